@@ -55,12 +55,12 @@ Subject = tuple["Engine", tuple[Prompt, ...], tuple[BenchSetting, ...], DecodeCo
 
 
 def begin(
-    args: argparse.Namespace, usual: Callable[[str], Sequence[str]] = lambda pair: SETTINGS.split(",")
+    args: argparse.Namespace, default: Callable[[str], Sequence[str]] = lambda pair: SETTINGS.split(",")
 ) -> tuple[Subject, Provenance, Path | None]:
     """Read the flags of :func:`add_measuring` and load the pair.
 
     Args:
-        usual: a pair's name -> the settings if none are given.
+        default: a pair's name -> the settings if none are given.
 
     Returns:
         what to measure, the provenance, and the file of the rows.
@@ -69,7 +69,7 @@ def begin(
         ConfigError: a flag, a prompt or a setting can't be used.
     """
     base = options.read_settings(args)
-    keys = map(str.strip, args.settings.split(",")) if args.settings else usual(base.pair)
+    keys = map(str.strip, args.settings.split(",")) if args.settings else default(base.pair)
     settings = listed([*keys], base)
     prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
     if args.first is not None:

@@ -74,10 +74,10 @@ def run(args: argparse.Namespace) -> None:
     fields = fields_of(kind)
     given = options.given(args, kind)
     given |= {name: _read(value) for name, value in given.items() if fields[name].is_long}
-    own = options.own_pair(args)
-    if not own and vars(args).get("drafter") and "drafter" not in fields:
+    pair_values = options.own_pair(args)
+    if not pair_values and vars(args).get("drafter") and "drafter" not in fields:
         raise ConfigError("--drafter needs --target here.", field="drafter", hint="Give --target too.")
-    given |= {name: value for name, value in own.items() if name in kind.__struct_fields__}
+    given |= {name: value for name, value in pair_values.items() if name in kind.__struct_fields__}
     exploration = parse(kind, kind.from_files(given))
     find(exploration.pair)  # registers a pair of your own
     _check_outputs(args)
@@ -92,11 +92,11 @@ def run(args: argparse.Namespace) -> None:
             snapshot = running.advance(progress=lambda step: show(step.done, step.total, step.doing))
     except (Exception, KeyboardInterrupt) as error:  # raised again after writing what is complete
         snapshot, failed = running.snapshot(), error
-    if (found := snapshot.result) is None:
+    if (result := snapshot.result) is None:
         raise failed or SpecDiffError("Nothing was measured.", hint="Change the settings.")
     if failed is not None:
-        options.say(f"Stopped after {found.done} of {found.total} steps. Results so far:")
-    _put_out(args, found, snapshot.races)
+        options.say(f"Stopped after {result.done} of {result.total} steps. Results so far:")
+    _put_out(args, result, snapshot.races)
     if target is not None:
         target.mkdir(parents=True)
         for name, content in snapshot.made.items():
@@ -116,39 +116,39 @@ def _check_outputs(args: argparse.Namespace) -> None:
 def run_show(args: argparse.Namespace) -> None:
     """Print a stored answer and write its figures as this version draws them."""
     _check_outputs(args)
-    found = read_result(args.answer, ExplorationResult)
-    exploration = parse(find_exploration(found.name), found.settings)
-    found.report = exploration.report(found.rows, found.facts)
-    files = {race: args.answer.parent / file for race, file in found.files.items()}
-    _put_out(args, found, {race: file.read_bytes() for race, file in files.items() if file.is_file()})
+    result = read_result(args.answer, ExplorationResult)
+    exploration = parse(find_exploration(result.name), result.settings)
+    result.report = exploration.report(result.rows, result.facts)
+    files = {race: args.answer.parent / file for race, file in result.files.items()}
+    _put_out(args, result, {race: file.read_bytes() for race, file in files.items() if file.is_file()})
 
 
-def _put_out(args: argparse.Namespace, found: ExplorationResult, races: dict[str, bytes]) -> None:
+def _put_out(args: argparse.Namespace, result: ExplorationResult, races: dict[str, bytes]) -> None:
     """Print the table, the answer and its notes; write the requested files."""
-    table, report = csv_of(found.rows), found.report
+    table, report = csv_of(result.rows), result.report
     print(table, end="")
     for line in filter(None, (report.answer, *report.notes)):
         print(line)
-    for line in found.facts.get("skipped", ()):
+    for line in result.facts.get("skipped", ()):
         options.say(f"left out: {line}")
     if args.json is not None:
-        write(args.json, found, races)
+        write(args.json, result, races)
     if args.csv is not None:
         args.csv.write_text(table, encoding="utf-8")
     if args.html is not None:
-        title = find_exploration(found.name).title
+        title = find_exploration(result.name).title
         args.html.write_text(html_page(title, report), encoding="utf-8")
     if args.png is not None:
         write_pictures(args.png, report.figures)
-        for figure in (one for one in report.figures if one.formula):
+        for figure in (figure for figure in report.figures if figure.formula):
             options.say(f"no picture of “{figure.title}”: the page computes it")
 
 
-def write(path: Path, found: ExplorationResult, races: dict[str, bytes]) -> None:
+def write(path: Path, result: ExplorationResult, races: dict[str, bytes]) -> None:
     """Write an answer as the page reads it, and its races to ``races/NAME/`` beside it."""
     for race, trace in races.items():
         file = path.parent / "races" / path.stem / (re.sub(r"[^\w.]+", "-", race) + ".jsonl.gz")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(trace)
-        found.files[race] = file.relative_to(path.parent).as_posix()
-    write_result(path, found)
+        result.files[race] = file.relative_to(path.parent).as_posix()
+    write_result(path, result)

@@ -43,16 +43,16 @@ def table(here: Here) -> None:
     for pair in PAIRS.values():
         available, reason = availability(pair, here)
         mark = "yes" if available else notes.setdefault(reason, f"no [{len(notes) + 1}]")
-        known, left = pair.published, to_fetch(pair.target, pair.revision, pair.published)
-        size = f"{known.parameters / 1e9:.1f} B" if known else ""
-        terms = ", ".join(_terms(known, pair.revision)) or "in its card"
-        fetched = hub.size(left) if left else "nothing"
+        model, missing = pair.published, to_fetch(pair.target, pair.revision, pair.published)
+        size = f"{model.parameters / 1e9:.1f} B" if model else ""
+        terms = ", ".join(_terms(model, pair.revision)) or "in its card"
+        fetched = hub.size(missing) if missing else "nothing"
         lines.append((pair.name, shown(pair.target), size, fetched, memory(pair, machine), terms, mark))
     print("\n".join(columns(lines)))
     print("\nDrafters and their download sizes:")
     for group, family in groupby(PAIRS.values(), key=lambda pair: pair.group):
-        found = {one.name: one for pair in family for one in pair.drafters if one.name != "none"}
-        print(f"  {group}: {', '.join(one.name + _notes(one) for one in found.values())}")
+        drafters = {drafter.name: drafter for pair in family for drafter in pair.drafters if drafter.name != "none"}
+        print(f"  {group}: {', '.join(drafter.name + _notes(drafter) for drafter in drafters.values())}")
     if notes:
         print()
     for reason, mark in notes.items():
@@ -72,17 +72,17 @@ def show(pair: PairSpec, here: Here) -> None:
 
 def memory(pair: PairSpec, machine: Machine) -> str:
     """Memory as ``1.2 GB + 0.7``: at loading, and for the smallest drafter that is loaded later."""
-    first, every = loaded(pair), needed(pair, machine).drafters
-    sized = [one for one in pair.drafters if one.published and one.published.parameters]
-    later = [every[one.name] for one in sized if one.name in every and one.name not in first]
-    more = f" + {min(later) / 1e9:.1f}" if later else ""
-    large = ", too large" if refusal(pair, machine, first) else ""
-    return f"{needed(pair, machine, first).total / 1e9:.1f} GB{more}{large}"
+    at_loading, by_name = loaded(pair), needed(pair, machine).drafters
+    sized = [drafter for drafter in pair.drafters if drafter.published and drafter.published.parameters]
+    later = [by_name[drafter.name] for drafter in sized if drafter.name in by_name and drafter.name not in at_loading]
+    added = f" + {min(later) / 1e9:.1f}" if later else ""
+    large = ", too large" if refusal(pair, machine, at_loading) else ""
+    return f"{needed(pair, machine, at_loading).total / 1e9:.1f} GB{added}{large}"
 
 
 def fetch(pair: PairSpec, names: str | None) -> None:
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
-    drafters = {one.source: one.revision for one in chosen if one.source and one.has_files}
+    drafters = {drafter.source: drafter.revision for drafter in chosen if drafter.source and drafter.has_files}
     sources = {pair.target: pair.revision} | drafters
     with hub.reporting(options.say):
         for source, revision in sources.items():
@@ -102,8 +102,8 @@ def _notes(drafter: DrafterSpec) -> str:
     """Size, licence and access of a hub drafter, and whether its commit is pinned."""
     if drafter.published is None:
         return ""
-    left = to_fetch(drafter.source, drafter.revision, drafter.published)
-    size = "size unknown" if left is None else hub.size(left) if left else "here"
+    missing = to_fetch(drafter.source, drafter.revision, drafter.published)
+    size = "size unknown" if missing is None else hub.size(missing) if missing else "here"
     return f" [{', '.join([size, *_terms(drafter.published, drafter.revision)])}]"
 
 
@@ -111,5 +111,5 @@ def _terms(model: Model | None, revision: str) -> list[str]:
     """Licence and access of a published model, and whether this project pins its commit."""
     if model is None:
         return []
-    found = [model.licence, "gated" if model.gated else "", "" if revision else "commit not pinned"]
-    return [word for word in found if word]
+    terms = [model.licence, "gated" if model.gated else "", "" if revision else "commit not pinned"]
+    return [word for word in terms if word]

@@ -79,18 +79,18 @@ def run(args: argparse.Namespace) -> None:
         print(f"\n{plain(lane)}\n" + plain("\n".join(served(race["lanes"][lane]))))
     if args.trace is not None:
         order = [fold(run).seconds for run in runs[BASELINE]]
-        kept = order.index(median_low(order))
-        write_trace(args.trace, {lane: own[kept] for lane, own in runs.items()}, title=args.prompt[:80])
+        repeat = order.index(median_low(order))
+        write_trace(args.trace, {lane: repeats[repeat] for lane, repeats in runs.items()}, title=args.prompt[:80])
         if args.repeats > 1:
-            print(f"{args.trace.name} holds repeat {kept + 1}, in which vanilla took its median time")
+            print(f"{args.trace.name} holds repeat {repeat + 1}, in which vanilla took its median time")
     if args.json:
         print(json.dumps(race, ensure_ascii=False))
 
 
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
-    if args.methods is not None and (own := ({"drafter", *PLAIN} & vars(args).keys())):
+    if args.methods is not None and (conflicts := ({"drafter", *PLAIN} & vars(args).keys())):
         raise ConfigError(
-            f"--methods and {flag(min(own))} can't be combined.",
+            f"--methods and {flag(min(conflicts))} can't be combined.",
             field="methods",
             hint="A method sets its own drafter and window; to set them yourself, leave out --methods.",
         )

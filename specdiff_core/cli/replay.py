@@ -34,11 +34,11 @@ def run(args: argparse.Namespace) -> None:
             print(plain(header.prompt), end="")
         print(plain(marked_text(events)) + "\n\n" + plain("\n".join(describe(summaries[lane]))))
     print(f"\n{LEGEND}")
-    known = {DRAFTED, *(method.name for method in METHODS)}
+    comparable = {DRAFTED, *(method.name for method in METHODS)}
     lanes = {
         lane: [events]
         for lane, events in trace.lanes.items()
-        if events and (lane in known or summaries[lane]["server"])
+        if events and (lane in comparable or summaries[lane]["server"])
     }
     if BASELINE in lanes and len(lanes) > 1:
         print("\n" + "\n".join(table(race_summary(lanes))))

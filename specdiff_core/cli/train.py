@@ -100,17 +100,17 @@ def report(training: DrafterTraining) -> None:
     from tqdm.auto import tqdm
 
     bar_format = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
-    shown: dict[str, str] = {}
+    postfix: dict[str, str] = {}
     with tqdm(total=training.total, dynamic_ncols=True, bar_format=bar_format) as bar:
         for event in training.events():
             if "scores" in event:
                 bar.write(f"step {event['step']}: " + "  ".join(f"{k} {v:.3f}" for k, v in event["scores"].items()))
-                shown["τ"] = f"{event['scores']['tokens_per_round/mean']:.2f}"
+                postfix["τ"] = f"{event['scores']['tokens_per_round/mean']:.2f}"
             for name, digits in (("answers", 0), ("loss", 3), ("tokens", 0), ("tokens_per_second", 0)):
                 if name in event:
-                    shown[name] = f"{event[name]:.{digits}f}"
+                    postfix[name] = f"{event[name]:.{digits}f}"
             bar.n = min(training.answering + training.training, training.total)
-            bar.set_postfix(shown, refresh=False)
+            bar.set_postfix(postfix, refresh=False)
             bar.refresh()
 
 

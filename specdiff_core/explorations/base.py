@@ -132,8 +132,8 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """
         if methods := getattr(self, "methods", ()):
             return drafters_of(self.pair, methods)
-        own = getattr(self, "drafter", "")
-        return (window_drafter(self.pair, own) if self.windows else own,) if own else ()
+        drafter = getattr(self, "drafter", "")
+        return (window_drafter(self.pair, drafter) if self.windows else drafter,) if drafter else ()
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         """Measure, one step at a time. Between two steps other runs may use ``engine``.
@@ -208,22 +208,22 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
             ConfigError: no prompt is left.
         """
         if self.texts.strip():
-            found, skipped = each_line(self.texts, _read_line, lambda prompt: engine.encode(prompt.prompt, self.base))
+            prompts, skipped = each_line(self.texts, _read_line, lambda prompt: engine.encode(prompt.prompt, self.base))
         else:
-            found, skipped = [], []
+            prompts, skipped = [], []
             for prompt in own_prompts(self.per_flavour):
                 try:
                     if prompt.flavour in self.flavours and engine.encode(prompt.prompt, self.base):
-                        found.append(prompt)
+                        prompts.append(prompt)
                 except SpecDiffError as error:  # the pair's context may be too short
                     skipped.append(f"{prompt.id}: {error.message}")
-        if not found:
+        if not prompts:
             raise ConfigError(
                 "There is no prompt to measure. " + "; ".join(skipped[:3]),
                 field="texts",
                 hint="Choose a kind of text, or give prompts of your own.",
             )
-        return found, skipped
+        return prompts, skipped
 
 
 class AtTemperature(OnPrompts, frozen=True, kw_only=True):
@@ -243,20 +243,20 @@ def each_line(text: str, read: Callable[[str, int], P], check: Callable[[P], obj
         read: parses a line, given with its number from 1.
         check: raises SpecDiffError if the result cannot be used.
     """
-    found, skipped = dict[str, P](), []
+    by_name, skipped = dict[str, P](), []
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))  # JSON may hold other line separators
     for number, line in enumerate(lines, start=1):
         try:
             if line.strip():
-                one = read(line, number)
-                name = getattr(one, "id", one.prompt)
-                if name in found:
+                prompt = read(line, number)
+                name = getattr(prompt, "id", prompt.prompt)
+                if name in by_name:
                     raise ConfigError(f"{name[:40]!r} appears twice")
-                check(one)
-                found[name] = one
+                check(prompt)
+                by_name[name] = prompt
         except (SpecDiffError, msgspec.DecodeError, RecursionError) as error:
             skipped.append(f"line {number}: {getattr(error, 'message', error)}")
-    return list(found.values()), skipped
+    return list(by_name.values()), skipped
 
 
 def _read_line(line: str, number: int) -> Prompt:
@@ -351,7 +351,7 @@ class ExplorationRun:
         if threads := answer.facts.get("threads"):  # 0: nothing ran yet
             self._about["machine"]["threads"] = threads
         report, seconds = self._exploration.report(answer.rows, answer.facts), round(time.monotonic() - self._began, 1)
-        known = {**self._about, "rows": answer.rows, "facts": answer.facts, "report": report, "seconds": seconds}
-        result = ExplorationResult(**known, done=last.done, total=last.total)
+        fields = {**self._about, "rows": answer.rows, "facts": answer.facts, "report": report, "seconds": seconds}
+        result = ExplorationResult(**fields, done=last.done, total=last.total)
         races, made = (answer.races, last.made()) if over else ({}, {})
         return Snapshot(*last[:3], result, races, made, over)

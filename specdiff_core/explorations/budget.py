@@ -129,7 +129,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         """
         if not self.texts.strip():
             return (SHORT_QUESTIONS if self.shots else OWN_PROBLEMS)[: self.problems], []
-        check = lambda found: engine.encode(self.prompt_of(found), self.base)
+        check = lambda problem: engine.encode(self.prompt_of(problem), self.base)
         problems, skipped = each_line(self.texts, read_problem, check)
         if len(problems) < 2:
             words = f"{len(problems) or 'None'} of your problems can be used, but two are needed: "
@@ -151,11 +151,11 @@ class Budget(Exploration, frozen=True, kw_only=True):
         if not configs:
             raise ConfigError("Vanilla always runs.", field="methods", hint="Choose a method to compare with it.")
         runs = Runs(engine, self.base, configs, prompts, stopped)
-        found: dict[str, list[list[Attempt]]] = {name: [[] for _ in problems] for name in methods}
+        attempts: dict[str, list[list[Attempt]]] = {name: [[] for _ in problems] for name in methods}
         begun = "The answer is" if self.shots else ""
 
         def answer() -> Answer:
-            tried = rotated(found, right)
+            tried = rotated(attempts, right)
             rows = curves(tried)
             for row in rows:
                 name = row["method"]
@@ -163,34 +163,34 @@ class Budget(Exploration, frozen=True, kw_only=True):
             facts = {
                 "threads": runs.threads,
                 "skipped": skipped + runs.left_out(),
-                "problems": [{"prompt": self.prompt_of(one), "answer": one.answer} for one in problems],
+                "problems": [{"prompt": self.prompt_of(problem), "answer": problem.answer} for problem in problems],
                 "given": self.given if any(self.prompt_of(one) != one.prompt for one in problems) else "none",
                 "single": singles(tried),
                 "votes": votes(tried),
                 "attempts": {
                     name: [
-                        {"seconds": [one.seconds for one in own], "answers": [one.answer for one in own]}
-                        for own in each
+                        {"seconds": [text.seconds for text in group], "answers": [text.answer for text in group]}
+                        for group in by_problem
                     ]
-                    for name, each in found.items()
+                    for name, by_problem in attempts.items()
                 },
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
         for done, total, run in runs.fill():
             for name, events in runs.events.items():
-                found[name][run.turn % len(problems)].append(attempt_of(events, begun))
+                attempts[name][run.turn % len(problems)].append(attempt_of(events, begun))
             yield Step(done, total, f"{methods[run.lane].label}, {run.prompt.id}", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         vanilla = facts.get("single", {}).get("vanilla")
-        others = {name: one for name, one in facts.get("single", {}).items() if name != "vanilla"}
+        others = {name: result for name, result in facts.get("single", {}).items() if name != "vanilla"}
         if not vanilla or not others:
             return Report()
         label = {name: look.label for name, look in draw.styles(facts["single"]).items()}
         quickest = min(others, key=lambda name: others[name]["seconds"])
         goal = max((row["accuracy"] for row in rows if row["method"] == "vanilla" and not row["used_up"]), default=0.0)
-        slow, fast = (seconds_to(rows, one, goal) for one in ("vanilla", quickest))
+        slow, fast = (seconds_to(rows, name, goal) for name in ("vanilla", quickest))
         if goal and slow and fast:
             answer = (
                 f"To get {percent(goal)} of the problems right, vanilla needs {_lasting(slow)} per problem and "
@@ -202,13 +202,13 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 f"{_lasting(others[quickest]['seconds'])} with {label[quickest]}."
             )
         planned = len(facts["problems"]) * self.attempts
-        if not separated(rows) and all(one["attempts"] == planned for one in (vanilla, *others.values())):
+        if not separated(rows) and all(result["attempts"] == planned for result in (vanilla, *others.values())):
             answer += (
                 f" These {len(facts['problems'])} problems can’t separate the methods: at every budget, each "
                 "interval overlaps vanilla’s. More problems or attempts would narrow the intervals."
             )
         single = [f"vanilla {percent(vanilla['accuracy'])} ({vanilla['attempts']} attempts)"]
-        single += [f"{label[name]} {percent(one['accuracy'])}" for name, one in others.items()]
+        single += [f"{label[name]} {percent(result['accuracy'])}" for name, result in others.items()]
         small = self.pair == "embedded"
         given = {
             "all": "The whole solution was given, and the target only had to finish the text"
@@ -241,10 +241,10 @@ def _figures(rows: Sequence[Row], votes: Sequence[Row]) -> list[Figure]:
     """Accuracy by seconds, and by the number of attempts."""
 
     def fits(row: Row) -> str:
-        left = f"<br>{percent(row['used_up'])} of the problems used up all attempts" if row["used_up"] else ""
-        return f"{_lasting(row['budget'])} per problem, {row['attempts']:.1f} attempts fit{left}"
+        used_up = f"<br>{percent(row['used_up'])} of the problems used up all attempts" if row["used_up"] else ""
+        return f"{_lasting(row['budget'])} per problem, {row['attempts']:.1f} attempts fit{used_up}"
 
-    log = {"type": "log", "tickvals": SECONDS, "ticktext": [f"{one:g}" for one in SECONDS]}
+    log = {"type": "log", "tickvals": SECONDS, "ticktext": [f"{seconds:g}" for seconds in SECONDS]}
     share = FROM_ZERO | {"tickformat": ".0%"}
     return [
         Figure(
@@ -272,36 +272,36 @@ def _lasting(seconds: float) -> str:
 def seconds_to(rows: Sequence[Row], method: str, accuracy: float) -> float | None:
     """Seconds at which a method's majority reaches an accuracy, interpolated over log seconds; None
     if it never does."""
-    own = [row for row in rows if row["method"] == method]
-    i = next((i for i, row in enumerate(own) if row["accuracy"] >= accuracy), None)
+    curve = [row for row in rows if row["method"] == method]
+    i = next((i for i, row in enumerate(curve) if row["accuracy"] >= accuracy), None)
     if not i:
-        return own[0]["budget"] if i == 0 else None
-    before, after = own[i - 1], own[i]
-    part = (accuracy - before["accuracy"]) / (after["accuracy"] - before["accuracy"])
-    found: float = before["budget"] * (after["budget"] / before["budget"]) ** part
-    return found
+        return curve[0]["budget"] if i == 0 else None
+    before, after = curve[i - 1], curve[i]
+    fraction = (accuracy - before["accuracy"]) / (after["accuracy"] - before["accuracy"])
+    seconds: float = before["budget"] * (after["budget"] / before["budget"]) ** fraction
+    return seconds
 
 
 def separated(rows: Sequence[Row]) -> bool:
     """Whether some method's interval lies above or below vanilla's at the same budget."""
     vanilla = {row["budget"]: row for row in rows if row["method"] == "vanilla"}
-    both = [(row, vanilla[row["budget"]]) for row in rows if row["budget"] in vanilla]
-    return any(own["low"] > other["high"] or own["high"] < other["low"] for own, other in both)
+    pairs = [(row, vanilla[row["budget"]]) for row in rows if row["budget"] in vanilla]
+    return any(row["low"] > baseline["high"] or row["high"] < baseline["low"] for row, baseline in pairs)
 
 
 def _bands(rows: Sequence[Row], x: str, words: Callable[[Row], str]) -> list[dict[str, Any]]:
     """A line for each method over its interval; open marks where some problems used all attempts."""
 
-    def said(row: Row) -> str:
+    def hover(row: Row) -> str:
         low, high = percent(row["low"]), percent(row["high"])
         return f"{words(row)}<br>{percent(row['accuracy'])} right, 95 % interval {low} to {high}"
 
-    bands, traces = [], draw.lines(rows, "method", x, "accuracy", said)
+    bands, traces = [], draw.lines(rows, "method", x, "accuracy", hover)
     for trace, (name, look) in zip(traces, draw.styles(row["method"] for row in rows).items(), strict=True):
-        own = [row for row in rows if row["method"] == name]
-        ends = [row["high"] for row in own] + [row["low"] for row in reversed(own)]
-        trace["marker"]["symbol"] = [f"{look.mark}-open" if row.get("used_up") else look.mark for row in own]
-        around = [row[x] for row in [*own, *reversed(own)]]
+        curve = [row for row in rows if row["method"] == name]
+        ends = [row["high"] for row in curve] + [row["low"] for row in reversed(curve)]
+        trace["marker"]["symbol"] = [f"{look.mark}-open" if row.get("used_up") else look.mark for row in curve]
+        around = [row[x] for row in [*curve, *reversed(curve)]]
         band: dict[str, Any] = {"fillcolor": look.colour, "opacity": 0.07}
         bands.append(draw.trace("", around, ends, look.colour, dash="solid", width=0, fill="toself", **band))
     return [*bands, *traces]
@@ -324,8 +324,8 @@ def read_problem(line: str, number: int = 0) -> Problem:
         msgspec.DecodeError: it is not such an object.
     """
     if line.lstrip().startswith("{"):
-        found = msgspec.json.decode(line, type=_Line)
-        question, answer = found.question or found.problem or found.prompt, str(found.answer)
+        parsed = msgspec.json.decode(line, type=_Line)
+        question, answer = parsed.question or parsed.problem or parsed.prompt, str(parsed.answer)
     else:
         question, _, answer = line.rpartition("|")
     if not question.strip():

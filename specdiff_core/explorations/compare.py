@@ -107,47 +107,47 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
             configs = {name: method.config(base) for name, method in methods.items()}
             runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads, race_of=race_of)
             threads = runs.threads
-            for done, each, run in runs.fill():
+            for done, total, run in runs.fill():
                 doing = f"{methods[run.lane].label}, temperature {degree:g}"
-                yield Step(turn * each + done, len(degrees) * each, doing, answer)
+                yield Step(turn * total + done, len(degrees) * total, doing, answer)
             if stopped():
                 return
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        known = sorted((row for row in rows if row.get("speedup")), key=lambda row: -row["speedup"])
+        measured = sorted((row for row in rows if row.get("speedup")), key=lambda row: -row["speedup"])
 
         def best(degree: float, flavour: str) -> list[dict[str, Any]]:
-            return [row for row in known if (row["temperature"], row["flavour"]) == (degree, flavour)]
+            return [row for row in measured if (row["temperature"], row["flavour"]) == (degree, flavour)]
 
-        degrees = sorted({row["temperature"] for row in known if row["method"] != BASELINE})
+        degrees = sorted({row["temperature"] for row in measured if row["method"] != BASELINE})
         if not degrees:
             return Report()
         ranked = {degree: [row for row in best(degree, MEAN) if row["method"] != BASELINE] for degree in degrees}
         flavours = list(dict.fromkeys(row["flavour"] for row in rows if row["flavour"] != MEAN))
         looks = _looks(ranked)
         answer, notes = conclusion(ranked)
-        shown = [MEAN, *flavours] if len(flavours) > 1 else [MEAN]
+        kinds = [MEAN, *flavours] if len(flavours) > 1 else [MEAN]
         sampled = ("The target takes its most probable token", "The target samples")
-        temperatures = [(f"{one:g}", f"{one:g}", sampled[one > 0]) for one in degrees]
-        kinds = [(MEAN, "Mean", "Mean of the kinds of text"), *((one, one, "") for one in shown[1:])]
+        temperatures = [(f"{degree:g}", f"{degree:g}", sampled[degree > 0]) for degree in degrees]
+        kind_options = [(MEAN, "Mean", "Mean of the kinds of text"), *((kind, kind, "") for kind in kinds[1:])]
         switches = [
             Switch(name="temperature", title="Temperature", options=temperatures),
-            Switch(name="flavour", title="Text", options=kinds),
+            Switch(name="flavour", title="Text", options=kind_options),
         ]
         figures, boards = [], []
         for degree in degrees:
-            for flavour in shown:
+            for flavour in kinds:
                 when = {"temperature": f"{degree:g}", "flavour": flavour}
                 boards.append(_board(best(degree, flavour), looks, when))
                 figures.append(_plane(best(degree, flavour), looks, when))
             figures.append(_positions(ranked[degree], looks, {"temperature": f"{degree:g}"}))
-        figures.append(_by_kind(rows, looks, shown[1:] or shown))
+        figures.append(_by_kind(rows, looks, kinds[1:] or kinds))
         return Report(
             answer=answer,
-            notes=[*notes, *narrow(known)],
+            notes=[*notes, *narrow(measured)],
             figures=figures,
             boards=boards,
-            switches=[one for one in switches if len(one.options) > 1],
+            switches=[switch for switch in switches if len(switch.options) > 1],
             titles={
                 row["race"]: f"{row['label']}, {row['flavour']}, temperature {row['temperature']:g}"
                 for row in rows
@@ -161,7 +161,7 @@ def _rows(base: DecodeConfig, degree: float, name: str, runs: Runs) -> Iterator[
     resample prompts within each kind, then each kind."""
     method = find_method(name)
     setting = BenchSetting.of_config(method.config(base))
-    known = {
+    fields = {
         "temperature": degree,
         "method": name,
         "label": method.label,
@@ -170,32 +170,32 @@ def _rows(base: DecodeConfig, degree: float, name: str, runs: Runs) -> Iterator[
         "words": setting.words,
     }
     if not (groups := runs.groups(name)):
-        yield known | {"flavour": MEAN, "failed": runs.failed.get(name, "not measured yet")}
+        yield fields | {"flavour": MEAN, "failed": runs.failed.get(name, "not measured yet")}
         return
     speeds, same = runs.speedups(name, groups), [] if name == BASELINE else [*runs.same_texts(name).values()]
     for kind in (MEAN, *groups):
-        own = runs.total(name, "" if kind == MEAN else kind)
-        speed, counts = speeds[kind], [len(own) for name, own in groups.items() if kind in (MEAN, name)]
+        total = runs.total(name, "" if kind == MEAN else kind)
+        speed, counts = speeds[kind], [len(prompts) for name, prompts in groups.items() if kind in (MEAN, name)]
         race = None if name == BASELINE else f"{degree:g}/{next(iter(groups)) if kind == MEAN else kind}#{name}"
-        row = known | {
+        row = fields | {
             "flavour": kind,
             **bounds(speed, counts if name != BASELINE else [1]),
             "prompts": sum(counts),
-            **own.named("tau", "alpha", "waiting"),
-            "cost": (own.tau or 0.0) / speed.value,
-            "drafter_passes": own.nfe / own.rounds,
-            "target_passes": own.target_calls / own.committed,
+            **total.named("tau", "alpha", "waiting"),
+            "cost": (total.tau or 0.0) / speed.value,
+            "drafter_passes": total.nfe / total.rounds,
+            "target_passes": total.target_calls / total.committed,
             "race": race,
             "lossless": base.rule.lossless,
         }
-        exact = {**own.named("alpha_at", "tested_at"), "texts": len(same), "same_text": sum(same)}
+        exact = {**total.named("alpha_at", "tested_at"), "texts": len(same), "same_text": sum(same)}
         yield row | (exact if kind == MEAN else {})
 
 
 def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     """Which method is fastest at each temperature, whether the ranking changes between the lowest and the highest, and
     which methods are slower than vanilla; from the rows of each temperature, fastest first."""
-    degrees = sorted(degree for degree, own in ranked.items() if own)
+    degrees = sorted(degree for degree, rows in ranked.items() if rows)
     cold, warm = degrees[0], degrees[-1]
 
     def named(rows: Iterable[Row]) -> list[str]:  # no commas: they are listed
@@ -258,18 +258,18 @@ VANILLA = Look("@target", "line-ns", "dot", "Vanilla", draw.GLYPHS["line-ns"], "
 
 def _looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, Look]:
     """A style for each method by its label, and which are shown at first."""
-    rows = {row["label"]: row for own in ranked.values() for row in own}
+    rows = {row["label"]: row for group in ranked.values() for row in group}
     style = draw.styles(row["method"] for row in rows.values())
     known = draw.KNOWN.keys() & style.keys()
     free = iter([mark for mark in draw.GLYPHS if mark not in {VANILLA.mark, *(style[name].mark for name in known)}])
     first = {row["label"] for row in next(iter(ranked.values()))[:FIRST_SHOWN]}
     looks = {}
     for label, row in rows.items():
-        own = style[row["method"]]
-        mark = own.mark if row["method"] in known else next(free, "x")
+        method_style = style[row["method"]]
+        mark = method_style.mark if row["method"] in known else next(free, "x")
         dash, hatch = draw.USES[BenchSetting.parse(row["setting"]).use]
         visible = True if label in first else "legendonly"
-        looks[label] = Look(own.colour, mark, dash, row["short"], draw.GLYPHS.get(mark, "●"), hatch, visible)
+        looks[label] = Look(method_style.colour, mark, dash, row["short"], draw.GLYPHS.get(mark, "●"), hatch, visible)
     return looks
 
 
@@ -293,14 +293,14 @@ def _exactness(row: Row) -> list[str]:
 
 def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Board:
     busy = any(row["method"] == BASELINE and (row.get("waiting") or 0) >= CROWDED for row in rows)
-    shown = []
+    entries = []
     for row in rows:
         look, alone = looks.get(row["label"], VANILLA), "too few prompts of this kind for an interval"
         measured = alone if row.get("low") is None else draw.spread(row)
         if row["flavour"] == MEAN and (race := row.get("race")):
             measured += f"; opens a race on {re.split('[/#]', race)[1]}"  # there is none of a mean
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)
-        shown.append(
+        entries.append(
             {
                 "mark": [look.glyph, look.colour, look.hatch],
                 "label": row["label"],
@@ -314,7 +314,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
                 "cells": [*([number, ""] for number in numbers), _exactness(row)],
             }
         )
-    return Board(title="Leaderboard", columns=HEADS, rows=shown, when=when)
+    return Board(title="Leaderboard", columns=HEADS, rows=entries, when=when)
 
 
 def _plane(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Figure:
@@ -333,13 +333,13 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, s
         look, tested, alphas = looks[row["label"]], row["tested_at"], row["alpha_at"]
         if look.visible is not True:
             continue
-        positions, said = range(1, len(alphas) + 1), []
+        positions, hovers = range(1, len(alphas) + 1), []
         marks = [look.mark + ("-open" if count < FEW else "") for count in tested]
         for position, alpha, count in zip(positions, alphas, tested, strict=True):
             words = f"α at position {position} = {ratio(alpha, 3)}: {plural(count, 'test')}"
-            said.append([None, f"<b>{row['label']}</b><br>{words}"])
-        more: dict[str, Any] = {"dash": look.dash, "mark": marks, "size": 8, "words": said, "connectgaps": False}
-        data.append(draw.trace(row["short"], positions, alphas, look.colour, **more))
+            hovers.append([None, f"<b>{row['label']}</b><br>{words}"])
+        options: dict[str, Any] = {"dash": look.dash, "mark": marks, "size": 8, "words": hovers, "connectgaps": False}
+        data.append(draw.trace(row["short"], positions, alphas, look.colour, **options))
     return Figure(
         key="alpha",
         title="Acceptance by position",
@@ -360,22 +360,22 @@ def _by_kind(rows: Sequence[Row], looks: Mapping[str, Look], flavours: Sequence[
     """Speed-up by temperature and kind of text, a bar for each method."""
     data = []
     for label, look in looks.items():
-        own = [row for row in rows if row["label"] == label and row["flavour"] in flavours and row.get("speedup")]
-        said = [
+        measured = [row for row in rows if row["label"] == label and row["flavour"] in flavours and row.get("speedup")]
+        hovers = [
             f"<b>{label}</b>, {row['words']}<br>{row['flavour']}: {times(row['speedup'])}<br>{draw.spread(row)}"
-            for row in own
+            for row in measured
         ]
         bar = draw.bars(
             [],
-            [row["speedup"] for row in own],
-            f"{look.glyph} {own[0]['short']}" if own else label,
+            [row["speedup"] for row in measured],
+            f"{look.glyph} {measured[0]['short']}" if measured else label,
             look.colour,
             look.hatch,
-            customdata=[[row.get("race"), words] for row, words in zip(own, said, strict=True)],
-            error_y=draw.whisker(own, "speedup"),
+            customdata=[[row.get("race"), words] for row, words in zip(measured, hovers, strict=True)],
+            error_y=draw.whisker(measured, "speedup"),
             visible=look.visible,
         )
-        bar["x"] = [[f"temperature {row['temperature']:g}" for row in own], [row["flavour"] for row in own]]
+        bar["x"] = [[f"temperature {row['temperature']:g}" for row in measured], [row["flavour"] for row in measured]]
         bar["marker"] |= {} if look.hatch else {"opacity": 0.6}
         data.append(bar)
     return Figure(

@@ -56,9 +56,9 @@ class Diverge(TwoRuns, frozen=True, kw_only=True):
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        given = {run: getattr(self, run) for run in ("a", "b")}
-        resolve_methods(self.pair, [text for text in given.values() if not _is_recorded(text)])
-        configs = [_recorded(text).config if _is_recorded(text) else self.config(run) for run, text in given.items()]
+        runs = {run: getattr(self, run) for run in ("a", "b")}
+        resolve_methods(self.pair, [text for text in runs.values() if not _is_recorded(text)])
+        configs = [_recorded(text).config if _is_recorded(text) else self.config(run) for run, text in runs.items()]
         return tuple(dict.fromkeys(config.drafter for config in configs))
 
     @classmethod
@@ -69,15 +69,15 @@ class Diverge(TwoRuns, frozen=True, kw_only=True):
             TraceError: a file is not a trace.
             ConfigError: it lacks the named lane, or has several and none is named.
         """
-        read = dict(values)
+        replaced = dict(values)
         for name in cls.files:
-            path, _, lane = str(read.get(name, "")).partition("#")
+            path, _, lane = str(replaced.get(name, "")).partition("#")
             if path and Path(path).is_file():
-                kept = _lane(path, lane)
-                header = header_of(kept)
-                read.setdefault("pair", header.config.get("pair", cls().pair) if header else cls().pair)
-                read[name] = dump_trace({lane or "run": kept}).decode()
-        return read
+                events = _lane(path, lane)
+                header = header_of(events)
+                replaced.setdefault("pair", header.config.get("pair", cls().pair) if header else cls().pair)
+                replaced[name] = dump_trace({lane or "run": events}).decode()
+        return replaced
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         runs: list[ComparedRun] = []
@@ -93,8 +93,8 @@ class Diverge(TwoRuns, frozen=True, kw_only=True):
             runs.append(run)
             if done == 1:
                 yield Step(done, 2, run.label, lambda: Answer(rows=[]))
-        found = _compared(engine, *runs)
-        yield Step(2, 2, "done", lambda: found)
+        answer = _compared(engine, *runs)
+        yield Step(2, 2, "done", lambda: answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         findings = facts.get("findings", ())
@@ -117,8 +117,8 @@ def _run(label: str, events: Sequence[Event]) -> ComparedRun:
     header, end = header_of(events), final(events)
     if header is None or end is None:
         raise TraceError(f"The run {label!r} is incomplete.", hint="Record it again, to its end.")
-    known = {name: value for name, value in header.config.items() if name in SETTINGS}
-    return ComparedRun(label, header, DecodeConfig.parse(known), end.ids)
+    settings = {name: value for name, value in header.config.items() if name in SETTINGS}
+    return ComparedRun(label, header, DecodeConfig.parse(settings), end.ids)
 
 
 def _lane(path: str, name: str) -> tuple[Event, ...]:
@@ -135,12 +135,12 @@ def _compared(engine: Engine, a: ComparedRun, b: ComparedRun) -> Answer:
     """The two tokens at the first difference, and the verdict."""
     _check(engine, a, b)
     size = min(len(a.ids), len(b.ids))
-    found = difference(engine, a.header.prompt_ids, a.ids[:size], b.ids[:size], a.config)
+    diff = difference(engine, a.header.prompt_ids, a.ids[:size], b.ids[:size], a.config)
     labels = {"a": a.label, "b": b.label}
-    if found is None:
+    if diff is None:
         findings = [f"Both runs have the same {size} tokens."]
         return Answer(rows=[], facts={"labels": labels, "verdict": "same", "findings": findings})
-    ranked = ranking(engine, [*a.header.prompt_ids, *a.ids[: found.token]], a.config)
+    ranked = ranking(engine, [*a.header.prompt_ids, *a.ids[: diff.token]], a.config)
     rows: list[dict[str, Any]] = [
         {
             "run": name,
@@ -148,17 +148,17 @@ def _compared(engine: Engine, a: ComparedRun, b: ComparedRun) -> Answer:
             "text": str(engine.pair.tokenizer.decode([token])),
             "behind": float(ranked.max() - ranked[token]),
         }
-        for name, (token,) in (("A", found.ours), ("B", found.theirs))
+        for name, (token,) in (("A", diff.ours), ("B", diff.theirs))
     ]
-    facts = {"labels": labels, "position": found.token + 1, "margin": found.margin}
-    parted = f"The texts differ from token {found.token + 1} on: run A has {quoted(rows[0]['text'])}, run B has "
+    facts = {"labels": labels, "position": diff.token + 1, "margin": diff.margin}
+    parted = f"The texts differ from token {diff.token + 1} on: run A has {quoted(rows[0]['text'])}, run B has "
     parted += f"{quoted(rows[1]['text'])}."
     limit = TIES[engine.pair.placement.dtype_name]
     if sampled := _sampled(a.config, b.config):
         verdict, finding = "sampling", f"Sampling: {sampled}. The texts may differ."
-    elif found.tie:
+    elif diff.tie:
         verdict = "tie"
-        finding = f"A tie: in a one-row pass the two are {found.margin:.2g} apart; rounding explains up to {limit:g}."
+        finding = f"A tie: in a one-row pass the two are {diff.margin:.2g} apart; rounding explains up to {limit:g}."
     else:
         verdict = "bug"
         wrong = [row for row in rows if row["behind"] > 0]

@@ -66,7 +66,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         if len(ways) == 1:
             why[TEMPLATE] = "the tokenizer has no chat template"
         declared = Variant("", "", "as declared", drafter)
-        layers = sorted({layer for one in (declared, *changes) for layer in one.drafter.layers})
+        layers = sorted({layer for variant in (declared, *changes) for layer in variant.drafter.layers})
         window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
         gamma = max(1, min(spec.clamp_gamma(self.gamma), window))
         texts: dict[str, dict[str, _Text]] = {way: {} for way in ways}
@@ -105,8 +105,8 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         answer, *notes = facts.get("findings", [""])
-        left = [f"{name} ({why})" for name, why in facts.get("not_changed", {}).items()]
-        return Report(answer=answer, notes=[*notes, *([f"Not changed: {'; '.join(left)}."] if left else [])])
+        unchanged = [f"{name} ({why})" for name, why in facts.get("not_changed", {}).items()]
+        return Report(answer=answer, notes=[*notes, *([f"Not changed: {'; '.join(unchanged)}."] if unchanged else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,14 @@ class _Trial:
     """A variant, and how many tokens of its drafts were correct."""
 
     change: Variant
-    kept: dict[str, list[int]] = field(default_factory=dict)  # text -> correct tokens of each draft
+    correct: dict[str, list[int]] = field(default_factory=dict)  # text -> correct tokens of each draft
     failed: str = ""
 
     def run(self, prompt: str, text: _Text, gamma: int) -> None:
         """Draft along a text."""
         try:
-            if found := list(_kept(self.change, text, gamma)):
-                self.kept[prompt] = found
+            if correct := list(_correct(self.change, text, gamma)):
+                self.correct[prompt] = correct
         except SpecDiffError as error:  # it cannot draft with this change
             self.failed = error.message
 
@@ -144,21 +144,21 @@ def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
     rows = []
     for number, trial in enumerate(trials):
         row: dict[str, Any] = {name: getattr(trial.change, name) for name in ("declaration", "declared", "change")}
-        row["texts"] = len(trial.kept)
+        row["texts"] = len(trial.correct)
         rows.append(row)
-        both = [text for text in trial.kept if text in trials[0].kept]
+        common = [text for text in trial.correct if text in trials[0].correct]
         if trial.failed:
             row["failed"] = trial.failed
-        if trial.failed or not both:
+        if trial.failed or not common:
             continue
         # [texts, γ + 1]: drafts with at least so many correct tokens
-        own, theirs = (
-            np.array([[sum(n >= j for n in one.kept[text]) for j in range(gamma + 1)] for text in both], float)
-            for one in (trial, trials[0])
+        ours, theirs = (
+            np.array([[sum(n >= j for n in variant.correct[text]) for j in range(gamma + 1)] for text in common], float)
+            for variant in (trial, trials[0])
         )
-        sampled = Resampled([len(both)])
-        reached, declared = sampled.sums(0, own), sampled.sums(0, theirs)  # [γ + 1, 1 + resamples]
-        tau, before = (one.sum(0) / one[0] for one in (reached, declared))
+        sampled = Resampled([len(common)])
+        reached, declared = sampled.sums(0, ours), sampled.sums(0, theirs)  # [γ + 1, 1 + resamples]
+        tau, before = (sums.sum(0) / sums[0] for sums in (reached, declared))
         counts = reached[:, 0].tolist()
         row |= {
             "drafts": int(counts[0]),
@@ -167,9 +167,9 @@ def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
         }
         if number:
             row |= {"ratio": float(tau[0] / before[0]), "low": None, "high": None}
-            if len(both) >= FEWEST:
-                found = sampled.interval(tau / before, level=level)
-                row["low"], row["high"] = found.low, found.high
+            if len(common) >= FEWEST:
+                interval = sampled.interval(tau / before, level=level)
+                row["low"], row["high"] = interval.low, interval.high
     return rows
 
 
@@ -194,8 +194,8 @@ def _verdict(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     )
     also = sorted({row["declaration"] for row in better} - {best["declaration"]})
     also = [f"Changing any of these alone also gains tokens: {', '.join(also)}."] if also else []
-    found = {"suspect": best["declaration"], "change": best["change"]}
-    return {"verdict": "wrong", **found, "findings": [finding, *also]}
+    suspect = {"suspect": best["declaration"], "change": best["change"]}
+    return {"verdict": "wrong", **suspect, "findings": [finding, *also]}
 
 
 def _words(engine: Engine) -> Any:
@@ -218,12 +218,12 @@ def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Seque
         names |= {Template.CHAT: "the chat template"}
     if "enable_thinking" in template:
         names |= {Template.CHAT: "the chat template, thinking off", Template.THINK: "the chat template, thinking on"}
-    seen = {engine.encode(PROBE, base)}
+    encodings = {engine.encode(PROBE, base)}
     ways: dict[str, Callable[[str], Sequence[int]]] = {"": partial(engine.encode, config=base)}
     for declared, name in names.items():
         config = dataclasses.replace(base, template=declared)
-        if (ids := engine.encode(PROBE, config)) not in seen:
-            seen.add(ids)
+        if (ids := engine.encode(PROBE, config)) not in encodings:
+            encodings.add(ids)
             ways[name] = partial(engine.encode, config=config)
     return ways
 
@@ -235,18 +235,18 @@ def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int
     from specdiff_core.maths.distributions import to_probs
     from specdiff_core.schema.settings import Sampling
 
-    run, text, found = engine.target.start(layers), list(ids), []
-    found.append(run.read(text[:-1]))
+    run, text, features = engine.target.start(layers), list(ids), []
+    features.append(run.read(text[:-1]))
     for _ in range(min(tokens, run.room)):
         scores = run.score(text[-1:])
-        found.append(scores.features)
+        features.append(scores.features)
         text.append(int(to_probs(scores.logits, Sampling(), engine.target.suppress).argmax()))
-    whole = torch.cat([part for part in found if part is not None]) if layers else None
-    parts = () if whole is None else whole.chunk(len(layers), -1)
-    return _Text(text, len(ids), dict(zip(layers, parts, strict=True)))
+    joined = torch.cat([rows for rows in features if rows is not None]) if layers else None
+    by_layer = () if joined is None else joined.chunk(len(layers), -1)
+    return _Text(text, len(ids), dict(zip(layers, by_layer, strict=True)))
 
 
-def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
+def _correct(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
     """Correct tokens of a draft at every third position of the target's text."""
     import torch
 
@@ -254,15 +254,15 @@ def _kept(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
     from specdiff_core.maths.randomness import Streams
     from specdiff_core.schema.settings import RevealOrder, Sampling
 
-    session, layers, seen = change.drafter.start(), change.drafter.layers, 0
+    session, layers, observed = change.drafter.start(), change.drafter.layers, 0
     streams, order = Streams(0, shared=False), RevealOrder.LEFT_TO_RIGHT
     for position in range(max(FIRST, text.prompt), len(text.ids) - gamma + 1, EVERY):
-        read = slice(seen, position - 1)  # everything before the anchor
+        read = slice(observed, position - 1)  # everything before the anchor
         features = torch.cat([text.features[layer][read] for layer in layers], -1) if layers else None
         session.observe(text.ids[read], features)
-        seen = position - 1
-        own: dict[str, Any] = {"ids": text.ids[:position], "sampler": streams.draft(position)}
-        context = Context.within(session.room, gamma=gamma + change.skip, sampling=Sampling(), order=order, **own)
+        observed = position - 1
+        inputs: dict[str, Any] = {"ids": text.ids[:position], "sampler": streams.draft(position)}
+        context = Context.within(session.room, gamma=gamma + change.skip, sampling=Sampling(), order=order, **inputs)
         drafted = run_to_end(session.draft(context)).ids[change.skip :]
         pairs = zip(drafted, text.ids[position : position + gamma], strict=False)
         wrong = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)

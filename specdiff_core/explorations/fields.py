@@ -13,7 +13,7 @@ DRAFTING = [method.name for method in METHODS if method.drafter != "none"]
 """All methods but vanilla."""
 _WINDOWS = ("denoise", "sequential")
 WINDOW_DRAFTERS = list(
-    dict.fromkeys(one.name for pair in PAIRS.values() for one in pair.drafters if one.drafting in _WINDOWS)
+    dict.fromkeys(drafter.name for pair in PAIRS.values() for drafter in pair.drafters if drafter.drafting in _WINDOWS)
 )
 """The drafters of all pairs that draw a window from their own distributions."""
 
@@ -44,7 +44,7 @@ def window_drafter(pair: str, name: str) -> str:
         ConfigError: it lacks it, or it drafts in another way; the hint names those that fit.
     """
     spec = find_pair(pair)
-    fitting = [one.name for one in spec.drafters if one.drafting in _WINDOWS]
+    fitting = [drafter.name for drafter in spec.drafters if drafter.drafting in _WINDOWS]
     if spec.drafter(name).name not in fitting:
         hint = (
             f"Choose one of: {', '.join(fitting)}." if fitting else "Choose another pair: this one has no such drafter."

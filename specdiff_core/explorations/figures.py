@@ -87,13 +87,13 @@ LANES = sum(role.startswith("lane-") for role in ROLES)
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
     """A style for each name: a method's own colour and mark, otherwise the next free ones."""
-    found = {}
+    by_name = {}
     for i, name in enumerate(dict.fromkeys(names)):
         colour, mark, label = f"@lane-{i % LANES + 1}", MARKS[i % len(MARKS)], str(name)
         if method := KNOWN.get(name):
             colour, mark, label = f"@{method.colour}", method.mark, method.short
-        found[name] = Style(colour, mark, DASHES[i % len(DASHES)], label)
-    return found
+        by_name[name] = Style(colour, mark, DASHES[i % len(DASHES)], label)
+    return by_name
 
 
 # Numbers in words.
@@ -121,8 +121,8 @@ def measured(row: Row) -> str:
 
 def rivals(best: Row, rows: Iterable[Row]) -> list[Row]:
     """The other rows whose intervals overlap that of ``best``, fastest first."""
-    known = [row for row in rows if row is not best and best.get("low") and (row.get("high") or 0) >= best["low"]]
-    return sorted(known, key=lambda row: -row["speedup"])
+    overlapping = [row for row in rows if row is not best and best.get("low") and (row.get("high") or 0) >= best["low"]]
+    return sorted(overlapping, key=lambda row: -row["speedup"])
 
 
 def percent(share: float) -> str:
@@ -153,8 +153,8 @@ def escaped(words: object) -> str:
 
 def quoted(piece: str) -> str:
     """A token within a sentence, with visible spaces and line ends."""
-    shown = piece.replace("\r\n", "↵").replace("\n", "↵").replace("\t", "⇥")
-    return f"“{'␣' * min(4, len(shown)) if shown and not shown.strip(' ') else shown.removeprefix(' ')[:32]}”"
+    visible = piece.replace("\r\n", "↵").replace("\n", "↵").replace("\t", "⇥")
+    return f"“{'␣' * min(4, len(visible)) if visible and not visible.strip(' ') else visible.removeprefix(' ')[:32]}”"
 
 
 def spread(row: Row) -> str:
@@ -184,7 +184,7 @@ def trace(
     hover: str = "",
     size: float = 7,
     width: float = 1.8,
-    **more: Any,
+    **attrs: Any,
 ) -> dict[str, Any]:
     """A line if there is a ``dash``, and marks if there is a ``mark`` or a list of them. Without a
     name it is not in the legend.
@@ -193,7 +193,7 @@ def trace(
         words: for each mark, what a click opens, and its text.
         hover: the end of that text, as a Plotly template.
     """
-    made = {
+    plot = {
         "type": "scatter",
         "mode": "+".join([*(["lines"] if dash else []), *(["markers"] if mark else [])]),
         "x": list(x),
@@ -201,14 +201,14 @@ def trace(
         **({"name": name} if name else {"showlegend": False}),
     }
     if dash:
-        made["line"] = {"color": colour, "width": width, "dash": dash}
+        plot["line"] = {"color": colour, "width": width, "dash": dash}
     if mark:
         thin = isinstance(mark, str) and mark.startswith("line")
         outline = {"line": {"color": colour, "width": 2}} if thin else {}
-        made["marker"] = {"symbol": mark, "size": size, "color": colour, **outline}
+        plot["marker"] = {"symbol": mark, "size": size, "color": colour, **outline}
     if words is not None:
-        made["customdata"], hover = list(words), "%{customdata[1]}" + hover
-    return made | ({"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}) | more
+        plot["customdata"], hover = list(words), "%{customdata[1]}" + hover
+    return plot | ({"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}) | attrs
 
 
 def lines(
@@ -224,21 +224,21 @@ def lines(
 ) -> list[dict[str, Any]]:
     """A line for each value of the field ``by``; ``words(row)`` is the text of a mark. Rows without
     ``y`` are skipped."""
-    known = [row for row in rows if row.get(y) is not None]
-    style = style or styles(str(row[by]) for row in known)
-    made = []
-    for value in dict.fromkeys(row[by] for row in known):
-        own, look = [row for row in known if row[by] == value], style[str(value)]
-        more: dict[str, Any] = {"error_y": whisker(own, y, look.colour)} if whiskers else {}
-        points = ([row[x] for row in own], [row[y] for row in own])
-        said = ([row.get("race"), words(row)] for row in own)
+    plotted = [row for row in rows if row.get(y) is not None]
+    style = style or styles(str(row[by]) for row in plotted)
+    traces = []
+    for value in dict.fromkeys(row[by] for row in plotted):
+        group, look = [row for row in plotted if row[by] == value], style[str(value)]
+        errors: dict[str, Any] = {"error_y": whisker(group, y, look.colour)} if whiskers else {}
+        points = ([row[x] for row in group], [row[y] for row in group])
+        hovers = ([row.get("race"), words(row)] for row in group)
         label = name.format(escaped(look.label))
-        made.append(trace(label, *points, look.colour, dash=look.dash, mark=look.mark, words=said, **more))
-    return made
+        traces.append(trace(label, *points, look.colour, dash=look.dash, mark=look.mark, words=hovers, **errors))
+    return traces
 
 
-def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Row], str], **more: Any) -> Figure:
-    """τ against the cost of a round in vanilla tokens (``tau``, ``cost``), with lines of equal speed-up; ``more``:
+def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Row], str], **fields: Any) -> Figure:
+    """τ against the cost of a round in vanilla tokens (``tau``, ``cost``), with lines of equal speed-up; ``fields``:
     fields of the figure."""
     right, top = (1.12 * max([least, *(row[field] for row in rows)]) for least, field in ((1.5, "cost"), (3, "tau")))
     data, labels = [], []
@@ -250,10 +250,10 @@ def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Ro
             corner = {"x": x, "y": y, "xanchor": "right", "yanchor": "top", "showarrow": False}
             labels.append(corner | {"text": f"{speed:g}×", "font": {"size": 11, "color": "@muted"}})
     for row in rows:
-        own, said = look(row), [[row.get("race"), words(row)]]
+        style, custom = look(row), [[row.get("race"), words(row)]]
         hover = "<br>τ = %{y:.2f}, cost %{x:.2f} vanilla tokens"
         at = ([row["cost"]], [row["tau"]])
-        data.append(trace(own.label, *at, own.colour, mark=own.mark, size=10, words=said, hover=hover))
+        data.append(trace(style.label, *at, style.colour, mark=style.mark, size=10, words=custom, hover=hover))
     return Figure(
         title="What a round yields and what it costs",
         opens="a mark opens its race",
@@ -266,7 +266,7 @@ def plane(rows: Sequence[Row], look: Callable[[Row], Style], words: Callable[[Ro
             annotations=labels,
             showlegend=True,
         ),
-        **more,
+        **fields,
     )
 
 
@@ -284,13 +284,13 @@ def whisker(rows: Sequence[Row], y: str, colour: str = "@ink") -> dict[str, Any]
     }
 
 
-def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: str, hatch: str = "", **more: Any) -> dict[str, Any]:
+def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: str, hatch: str = "", **attrs: Any) -> dict[str, Any]:
     """Bars of one colour and hatch."""
     pattern = {"shape": hatch, "fgcolor": colour, "bgcolor": "@card", "size": 5, "solidity": 0.55}
     look: dict[str, Any] = {"color": "@card" if hatch else colour, "line": {"color": colour, "width": 1}}
     look |= {"pattern": pattern} if hatch else {}
-    known = {"hovertemplate": "%{customdata[1]}<extra></extra>"} if "customdata" in more else {}
-    return {"type": "bar", "name": name, "x": list(x), "y": list(y), "marker": look, **known, **more}
+    hover = {"hovertemplate": "%{customdata[1]}<extra></extra>"} if "customdata" in attrs else {}
+    return {"type": "bar", "name": name, "x": list(x), "y": list(y), "marker": look, **hover, **attrs}
 
 
 def heat(
@@ -302,13 +302,13 @@ def heat(
     *,
     star: Row | None = None,
     around_one: bool = True,
-    **more: Any,
+    **fields: Any,
 ) -> Figure:
     """A field of rows as a heat map with numbers, by a field for each axis, given with its title; empty while no cell
-    has a number. ``around_one``: slower is orange, faster is blue; ``more``: fields of the figure."""
-    (across, below), (up, beside) = x, y
+    has a number. ``around_one``: slower is orange, faster is blue; ``fields``: of the figure."""
+    (across, x_title), (up, y_title) = x, y
     columns, levels = (sorted({row[side] for row in rows}) for side in (across, up))
-    more |= {"layout": axes(below, beside, xaxis=CATEGORY, yaxis=CATEGORY)}
+    fields |= {"layout": axes(x_title, y_title, xaxis=CATEGORY, yaxis=CATEGORY)}
     at = {(row[across], row[up]): row for row in rows}
 
     def cell(row: Row | None) -> tuple[float | None, str, list[str | None]]:
@@ -320,25 +320,25 @@ def heat(
         return number, f"{number:.2f}{' ★' if row is star else ''}", [row.get("race"), words(row)]
 
     cells = [[cell(at.get((column, level))) for column in columns] for level in levels]
-    known = [number for line in cells for number, _, _ in line if number is not None]
-    if not known:
-        return Figure(**more)
-    least, most = min(known), max(known) + 1e-9
+    numbers = [number for line in cells for number, _, _ in line if number is not None]
+    if not numbers:
+        return Figure(**fields)
+    least, most = min(numbers), max(numbers) + 1e-9
     scale: list[list[Any]] = [[0, "@draft-tint"], [1, "@map-good"]]
     if around_one:
         least, most = min(0.7, least), max(1.3, most)
         scale = [[0, "@map-bad"], [min(0.98, max(0.02, (1 - least) / (most - least))), "@card"], [1, "@map-good"]]
-    z, text, custom = ([[one[part] for one in line] for line in cells] for part in range(3))
+    z, text, custom = ([[entry[part] for entry in line] for line in cells] for part in range(3))
     names = [[f"{value:g}" for value in side] for side in (columns, levels)]
     look: dict[str, Any] = {"textfont": {"size": 12, "color": "@ink"}, "zmin": least, "zmax": most}
     look |= {"hoverongaps": False, "customdata": custom, "hovertemplate": "%{customdata[1]}<extra></extra>"}
-    return Figure(data=[heatmap(names[0], names[1], z, text, scale, **look)], **more)
+    return Figure(data=[heatmap(names[0], names[1], z, text, scale, **look)], **fields)
 
 
-def heatmap(x: Sequence[Any], y: Sequence[Any], z: Any, text: Any, scale: Any, **more: Any) -> dict[str, Any]:
+def heatmap(x: Sequence[Any], y: Sequence[Any], z: Any, text: Any, scale: Any, **attrs: Any) -> dict[str, Any]:
     """Cells with a text; ``scale``: Plotly's colour scale of their numbers ``z``."""
     look = {"texttemplate": "%{text}", "colorscale": scale, "showscale": False, "xgap": 2, "ygap": 2}
-    return {"type": "heatmap", "x": list(x), "y": list(y), "z": z, "text": text, **look, **more}
+    return {"type": "heatmap", "x": list(x), "y": list(y), "z": z, "text": text, **look, **attrs}
 
 
 ONE = {
@@ -354,18 +354,18 @@ ONE = {
 CATEGORY = {"type": "category", "showgrid": False}
 
 
-def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
+def axes(x: str, y: str, **layout: Any) -> dict[str, Any]:
     """A layout with axis titles; ``xaxis`` and ``yaxis`` add to an axis, everything else to the layout."""
-    named = {"xaxis": {"title": x} | more.pop("xaxis", {}), "yaxis": {"title": y} | more.pop("yaxis", {})}
-    return named | more
+    named = {"xaxis": {"title": x} | layout.pop("xaxis", {}), "yaxis": {"title": y} | layout.pop("yaxis", {})}
+    return named | layout
 
 
 FROM_ZERO = {"rangemode": "tozero"}
 
 
-def speeds(x: str = "", **more: Any) -> dict[str, Any]:
+def speeds(x: str = "", **layout: Any) -> dict[str, Any]:
     """The layout of a figure of speed-ups, with vanilla's line."""
-    return axes(x, "speed-up over vanilla, ×", yaxis=FROM_ZERO, shapes=[ONE], **more)
+    return axes(x, "speed-up over vanilla, ×", yaxis=FROM_ZERO, shapes=[ONE], **layout)
 
 
 # A theme for figures without a page.
@@ -376,8 +376,8 @@ def painted(value: Any) -> Any:
     if isinstance(value, str) and value.startswith("@") and value[1:] in ROLES:
         return ROLES[value[1:]][0]
     if isinstance(value, Mapping):
-        return {name: painted(one) for name, one in value.items()}
-    return [painted(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: painted(item) for name, item in value.items()}
+    return [painted(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def themed(figure: Figure) -> Any:
@@ -393,15 +393,15 @@ def themed(figure: Figure) -> Any:
 
 def html_page(title: str, report: Report) -> str:
     """An answer with its tables and figures as one HTML file that opens from disk."""
-    drawn, sliders = ([one for one in report.figures if getattr(one, name)] for name in ("data", "formula"))
-    notes = [*report.notes, *(f"“{one.title}” has sliders, so only the page can show it." for one in sliders)]
+    drawn, sliders = ([figure for figure in report.figures if getattr(figure, name)] for name in ("data", "formula"))
+    notes = [*report.notes, *(f"“{figure.title}” has sliders, so only the page can show it." for figure in sliders)]
     words = "".join(f"<p>{escaped(note)}</p>" for note in notes)
     tables = "".join(map(_table, report.boards))
     form: dict[str, Any] = {"full_html": False, "config": {"responsive": True}, "default_height": 450}
     sections = "".join(
-        f"<section><p>{escaped(_caption(one.hint, one.when))}</p>"
-        f"{themed(one).to_html(include_plotlyjs=one is drawn[0], **form)}</section>"
-        for one in drawn
+        f"<section><p>{escaped(_caption(figure.hint, figure.when))}</p>"
+        f"{themed(figure).to_html(include_plotlyjs=figure is drawn[0], **form)}</section>"
+        for figure in drawn
     )
     return f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>{escaped(title)}</title>
 <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
@@ -431,13 +431,13 @@ def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
         ConfigError: kaleido is not installed, or it finds no browser.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for number, figure in enumerate(one for one in figures if one.data):
+    paths = []
+    for number, figure in enumerate(figure for figure in figures if figure.data):
         path = folder / f"{number + 1}-{figure.key}.png"
         try:
             themed(figure).write_image(path, width=1200, height=700, scale=2)
         except (ValueError, ImportError, RuntimeError) as error:
             hint = "pip install kaleido; it needs Chrome or Chromium."
             raise ConfigError(f"A figure cannot be drawn: {str(error)[:200]}", field="png", hint=hint) from error
-        written.append(path)
-    return written
+        paths.append(path)
+    return paths

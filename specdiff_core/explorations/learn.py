@@ -92,7 +92,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         if not held_out:
             raise ConfigError("Learning needs two prompts of the same kind.", field="texts", hint="Give more prompts.")
         writer = _Writer(engine, self.seed, stopped)
-        facts: dict[str, Any] = {"skipped": skipped, "learnt": [one.id for one in learnt], "race": {}}
+        facts: dict[str, Any] = {"skipped": skipped, "learnt": [prompt.id for prompt in learnt], "race": {}}
         rows, races, total = list[dict[str, Any]](), dict[str, bytes](), self.seconds + 2
 
         def answer() -> Answer:
@@ -110,7 +110,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             yield Step(1, total, f"the target writes: {len(corpus)} of {len(requests)} texts to learn from", answer)
         for first in range(0, len(begun), TOGETHER):
             beginnings = writer.write(begun[first : first + TOGETHER], BEGUN)
-            tested += writer.write([(one.tokens.tolist(), 0.0) for one in beginnings], self.tokens)
+            tested += writer.write([(example.tokens.tolist(), 0.0) for example in beginnings], self.tokens)
             if stopped():
                 return
         facts["sentence"] = writer.pieces(tested[0].prompt.tokens[-2 * BEGUN :])
@@ -127,17 +127,17 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             facts["change"] = _change(twins[TOKENS].accepted, twins[STREAK].accepted)
             saved |= {name: twin.export(folder / name) for name, twin in twins.items()}
             best = max(twins, key=lambda name: _tau(twins[name].accepted))
-            made = _files(saved[best], best, self)
+            files = _files(saved[best], best, self)
             raced = with_drafters(engine, saved)
             lanes = {name: dataclasses.replace(self.base, gamma=GAMMA, drafter=name) for name in saved}
-            spoken = [list(one.prompt.tokens) for one in tested[:: max(1, len(tested) // RACED)]]
+            spoken = [list(example.prompt.tokens) for example in tested[:: max(1, len(tested) // RACED)]]
             words = engine.pair.tokenizer.batch_decode(spoken, skip_special_tokens=True)
             starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(words, 1)]
             runs = Runs(raced, self.base, lanes, starts, stopped)
             for _, _, run in runs.fill():
                 facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.races
-                yield Step(total - 1, total, f"the race: {LABELS[run.lane]}", answer, lambda: made)
-        yield Step(total, total, "done", answer, lambda: made)
+                yield Step(total - 1, total, f"the race: {LABELS[run.lane]}", answer, lambda: files)
+        yield Step(total, total, "done", answer, lambda: files)
 
     def _train(
         self,
@@ -169,9 +169,9 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         by = {name: [row for row in rows if row["objective"] == LABELS[name]] for name in (TOKENS, STREAK)}
         answer, notes, change = "", list[str](), facts.get("change")
         raced = {name: row for name, row in facts["race"].items() if row.get("speedup")}
-        if all(len(own) > 1 for own in by.values()):
+        if all(len(curve) > 1 for curve in by.values()):
             speeds = {name: f" and {times(raced[name]['speedup'])}" if name in raced else "" for name in by}
-            ends = [f"with {LABELS[name]} τ = {ratio(own[-1]['tau'])}{speeds[name]}" for name, own in by.items()]
+            ends = [f"with {LABELS[name]} τ = {ratio(curve[-1]['tau'])}{speeds[name]}" for name, curve in by.items()]
             answer = (
                 f"After {by[STREAK][-1]['seconds']:.0f} s of training each, from random weights: {'; '.join(ends)}."
             )
@@ -196,7 +196,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
 
 
 def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
-    points = [row | {"by": name} for name, own in by.items() for row in own]
+    points = [row | {"by": name} for name, curve in by.items() for row in curve]
 
     def words(row: draw.Row) -> str:
         return f"{row['seconds']:.0f} s, step {row['step']}: τ = {ratio(row['tau'])}"
@@ -216,18 +216,18 @@ def _visible(piece: str) -> str:
     return draw.escaped(piece.replace("\n", "↵").strip() or "␣")
 
 
-def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
+def _guesses(rows: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
     """Rows of drafts for one sentence; right tokens are bold and coloured."""
-    picked = sorted({round(i * (len(own) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if own else []
-    shown, right = [own[i] for i in picked], facts.get("continues", [])
-    same = [[int(piece == token) for piece, token in zip(row["guess"], right, strict=True)] for row in shown]
+    picked = sorted({round(i * (len(rows) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if rows else []
+    guesses, right = [rows[i] for i in picked], facts.get("continues", [])
+    same = [[int(piece == token) for piece, token in zip(row["guess"], right, strict=True)] for row in guesses]
     words = [
         [f"<b>{_visible(piece)}</b>" if hit else _visible(piece) for piece, hit in zip(*row, strict=True)]
-        for row in zip((row["guess"] for row in shown), same, strict=True)
+        for row in zip((row["guess"] for row in guesses), same, strict=True)
     ]
     heat = draw.heatmap(
         range(1, len(right) + 1),
-        [f"{row['seconds']:.0f} s" for row in shown],
+        [f"{row['seconds']:.0f} s" for row in guesses],
         same,
         words,
         [[0, "@card"], [1, "@draft-tint"]],
@@ -241,7 +241,7 @@ def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
         title="One sentence, guessed again and again",
         hint=f"the streak-distilled drafter after “…{begun}”; the target writes “{ends}”; right tokens are bold",
         wide=True,
-        data=[heat] if shown else [],
+        data=[heat] if guesses else [],
         layout=axes("position in the draft", "", yaxis={"autorange": "reversed", "type": "category"}),
         empty="Rows appear as the drafter learns.",
     )
@@ -250,9 +250,9 @@ def _guesses(own: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
 def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
     points = [
         {"by": name, "position": position, "alpha": alpha}
-        for name, own in by.items()
-        if len(own) > 1
-        for position, alpha in enumerate(own[-1]["alpha_at"], start=1)
+        for name, curve in by.items()
+        if len(curve) > 1
+        for position, alpha in enumerate(curve[-1]["alpha_at"], start=1)
     ]
     return Figure(
         key="positions",
@@ -269,9 +269,9 @@ def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
 def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
     data = []
     for name, row in raced.items():
-        own, words = STYLES[name], f"{times(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
-        more: dict[str, Any] = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
-        data.append(draw.bars([own.label], [row["speedup"]], own.label, own.colour, HATCHES[own.dash], **more))
+        look, words = STYLES[name], f"{times(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
+        options: dict[str, Any] = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
+        data.append(draw.bars([look.label], [row["speedup"]], look.label, look.colour, HATCHES[look.dash], **options))
     return Figure(
         key="race",
         title="The race, before and after",
@@ -306,8 +306,8 @@ class _Writer:
         prompts = [(EncodedPrompt(str(i), "", tuple(ids)), temperature) for i, (ids, temperature) in enumerate(starts)]
         writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
         with cpu_threads(self.threads):
-            found = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stopped())
-            return sorted(found, key=lambda one: int(one.prompt.id))
+            examples = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stopped())
+            return sorted(examples, key=lambda example: int(example.prompt.id))
 
 
 class _Twin:
@@ -342,8 +342,8 @@ class _Twin:
 
         random = torch.Generator().manual_seed(seed)
         with cpu_threads(self.writer.threads):  # only during the step: other runs decode in between
-            found = self.trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
-        self._losses.append(found["loss"])
+            metrics = self.trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
+        self._losses.append(metrics["loss"])
 
     def measure(self, tested: Sequence[texts.TrainingExample]) -> dict[str, Any]:
         """Measure a row: the tokens that greedy rounds would accept, in texts that the target wrote greedily. The texts
@@ -360,13 +360,13 @@ class _Twin:
             with cpu_threads(self.writer.threads):
                 drafts = self.learner.draft(batch_of([text]).to(self.learner.device), anchors)[0].cpu()
             right = text.tokens.long()[anchors[0][:, None] + 1 + torch.arange(GAMMA)]
-            lengths, position, own = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
+            lengths, position, accepted = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
             while position < len(lengths):
-                own.append(lengths[position])
+                accepted.append(lengths[position])
                 position += lengths[position] + 1
-            self.accepted.append(own)
+            self.accepted.append(accepted)
             guess = guess or drafts[0].tolist()
-        rounds = [length for own in self.accepted for length in own]
+        rounds = [length for accepted in self.accepted for length in accepted]
         reached = [sum(length >= position for length in rounds) for position in range(GAMMA + 1)]
         losses, self._losses = self._losses, []
         return {
@@ -393,10 +393,10 @@ def _tau(accepted: Sequence[Sequence[int]]) -> float:
 def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> dict[str, float]:
     """Ratio of τ after to before, with a 95 % interval over the common texts."""
     first, second = (
-        {str(text): (len(own), len(own) + sum(own)) for text, own in enumerate(every)} for every in (before, after)
+        {str(text): (len(hits), len(hits) + sum(hits)) for text, hits in enumerate(twin)} for twin in (before, after)
     )
-    found = interval(first, second, {"all": list(first)})["all"]
-    return {"value": found.value, "low": found.low, "high": found.high}
+    change = interval(first, second, {"all": list(first)})["all"]
+    return {"value": change.value, "low": change.low, "high": change.high}
 
 
 def _files(folder: Path, name: str, settings: Learn) -> dict[str, bytes]:
@@ -419,5 +419,5 @@ def with_drafters(engine: Engine, folders: Mapping[str, Path]) -> Engine:
         dataclasses.replace(like, name=name, label=LABELS[name], source=str(path)) for name, path in folders.items()
     ]
     named = dataclasses.replace(pair.spec, drafters=(*pair.spec.drafters, *specs))
-    drafters: dict[str, Any] = {one.name: build(one, pair.placement, target=pair.model, pair=named) for one in specs}
+    drafters: dict[str, Any] = {spec.name: build(spec, pair.placement, target=pair.model, pair=named) for spec in specs}
     return Engine(dataclasses.replace(pair, spec=named, drafters={**pair.drafters, **drafters}))

@@ -95,7 +95,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         int, ask("Drafts K", "Only for self, trie and multi_round, which need K ≥ 2 and T = 1.", 1, 8)
     ] = 1
     order: Annotated[
-        str, ask("Reveal order", "Which masks a denoising step reveals.", enum=[one.value for one in RevealOrder])
+        str, ask("Reveal order", "Which masks a denoising step reveals.", enum=[order.value for order in RevealOrder])
     ] = "max_prob"
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 6)] = 2
     steps: Annotated[int, ask("Steps T", "Drafter passes per window, at most γ.", 1, 6)] = 2
@@ -117,12 +117,12 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         Raises:
             ConfigError: T is larger than γ.
         """
-        own = {name: getattr(self, name) for name in ("gamma", "steps", "order", "temperature", "draft_temperature")}
-        own |= {"selection": rule, "num_drafts": self.num_drafts} if rule in SELECTIONS else {}
-        own |= {"top_k": self.top_k} if self.embedded else {}
+        base = {name: getattr(self, name) for name in ("gamma", "steps", "order", "temperature", "draft_temperature")}
+        base |= {"selection": rule, "num_drafts": self.num_drafts} if rule in SELECTIONS else {}
+        base |= {"top_k": self.top_k} if self.embedded else {}
         length = self.length + self.gamma + 1  # no window is cut short
         shared = {"drafter": "mdlm", "rule": SELECTIONS.get(rule, rule), "seed": seed, "ignore_eos": True}
-        return DecodeConfig.parse({**own, **shared, "max_new_tokens": length})
+        return DecodeConfig.parse({**base, **shared, "max_new_tokens": length})
 
     def check(self) -> None:
         """Reject inconsistent settings.
@@ -169,13 +169,13 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         def answer() -> Answer:
             """The curves so far with a point for now, and the exact and sampled joint distributions."""
             done = counts[rules[0]].total()
-            now = [] if rows and rows[-1]["runs"] == done else _points(self, exact, counts)
+            points = [] if rows and rows[-1]["runs"] == done else _points(self, exact, counts)
             joint = [
-                {"text": list(text), "exact": exact[text], **{rule: own[text] / done for rule, own in counts.items()}}
+                {"text": list(text), "exact": exact[text], **{rule: hits[text] / done for rule, hits in counts.items()}}
                 for text in sorted(exact, key=lambda text: -exact[text])[:16]
             ]
             facts = {"joint": joint, "outcomes": len(exact), "runs": done, "threads": 1}
-            return Answer(rows=[*rows, *now], facts=facts)
+            return Answer(rows=[*rows, *points], facts=facts)
 
         def play(rule: str, seed: int) -> TokenIds:
             written: list[int] = []
@@ -205,15 +205,15 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         last = [row for row in rows if row["runs"] == facts["runs"]]
-        kept = [row["rule"] for row in last if row["distance"] <= row["floor_high"]]
-        words = [f"{draw.listed(kept)} {'stays' if len(kept) == 1 else 'stay'} within the noise of exact samples"]
-        words = words if kept else []
-        words += [self._outside(row) for row in last if row["rule"] not in kept]
+        within = [row["rule"] for row in last if row["distance"] <= row["floor_high"]]
+        words = [f"{draw.listed(within)} {'stays' if len(within) == 1 else 'stay'} within the noise of exact samples"]
+        words = words if within else []
+        words += [self._outside(row) for row in last if row["rule"] not in within]
         unseen = (
             f"The rule {row['rule']} is not exact, but you would not notice it here: its bias is at most "
             f"{ratio(row['bias_high'], 3)} (99 %); 100 times as many runs would narrow that to a tenth."
             for row in last
-            if not row["lossless"] and row["rule"] in kept and self.temperature
+            if not row["lossless"] and row["rule"] in within and self.temperature
         )
         cold = "At temperature 0 every rule writes the most probable token, even one that is not exact."
         counted = f"{facts['outcomes']} outcomes are possible."
@@ -259,10 +259,10 @@ def _points(
     drawn = np.random.default_rng([settings.seed, runs]).multinomial(runs, p / p.sum(), size=DRAWS) / runs
     noise = np.abs(drawn - p).sum(-1) / 2
     high = float(np.quantile(noise, LEVEL))
-    for rule, own in counts.items():
-        seen, size = np.array([own[text] for text in exact]), own.total()
-        stray = size - int(seen.sum())  # texts that the target cannot write
-        distance = float(np.abs(seen / size - p).sum() + stray / size) / 2
+    for rule, sampled in counts.items():
+        observed, size = np.array([sampled[text] for text in exact]), sampled.total()
+        stray = size - int(observed.sum())  # texts that the target cannot write
+        distance = float(np.abs(observed / size - p).sum() + stray / size) / 2
         yield {
             "rule": rule,
             "runs": runs,
@@ -271,7 +271,7 @@ def _points(
             "floor_high": high,
             "bias_low": max(0.0, distance - high),
             "bias_high": distance + high,
-            "p_value": 0.0 if stray else chi_squared(seen, p * size),
+            "p_value": 0.0 if stray else chi_squared(observed, p * size),
             "lossless": settings.config(rule, 0).rule.lossless,
         }
 
@@ -282,8 +282,8 @@ def _distances(rows: list[dict[str, Any]]) -> Figure:
     first = [row for row in rows if row["rule"] == rules[0]] if rules else []
     exact = {row["rule"]: row["lossless"] for row in rows}
     style = {
-        rule: own if exact[rule] else draw.Style("@alarm", "x", "solid", f"{rule} (not exact)")
-        for rule, own in draw.styles(rules).items()
+        rule: look if exact[rule] else draw.Style("@alarm", "x", "solid", f"{rule} (not exact)")
+        for rule, look in draw.styles(rules).items()
     }
     noise = draw.trace(
         NOISE,
@@ -315,12 +315,12 @@ def _distances(rows: list[dict[str, Any]]) -> Figure:
 def _joint(outcomes: list[dict[str, Any]]) -> Figure:
     """The most probable outcomes: exact, and sampled with each rule."""
     rules = [name for name in (outcomes[0] if outcomes else ()) if name not in ("text", "exact")]
-    x = [" ".join(map(str, one["text"])) for one in outcomes]
-    data = [draw.bars(x, [one["exact"] for one in outcomes], "exact", "@target")] if outcomes else []
+    x = [" ".join(map(str, row["text"])) for row in outcomes]
+    data = [draw.bars(x, [row["exact"] for row in outcomes], "exact", "@target")] if outcomes else []
     for i, rule in enumerate(rules):
         exact = SETTINGS["rule"].read(SELECTIONS.get(rule, rule)).lossless
         colour = f"@lane-{i % draw.LANES + 1}" if exact else "@alarm"
-        data.append(draw.bars(x, [one[rule] for one in outcomes], rule, colour, draw.HATCHES[i % len(draw.HATCHES)]))
+        data.append(draw.bars(x, [row[rule] for row in outcomes], rule, colour, draw.HATCHES[i % len(draw.HATCHES)]))
     return Figure(
         key="joint",
         title="The joint distribution",

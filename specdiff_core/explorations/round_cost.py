@@ -69,8 +69,8 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
 
         def answer() -> Answer:
             widths = times["none"].costs
-            one = widths.target[1]
-            rows = [_row(*found, runs, one) for found in methods.values()]
+            one_row = widths.target[1]
+            rows = [_row(*entry, runs, one_row) for entry in methods.values()]
             facts = {
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
@@ -82,8 +82,8 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         timed, total = 0, len(sittings) * REPEATS + len(methods) * len(prompts)
         for name in sittings:
             windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
-            own = times.setdefault(name, PassTimes(engine, name, windows))
-            for _ in own.rounds(prompts[0].prompt, REPEATS, StopFlag(stopped), runs.threads):
+            timer = times.setdefault(name, PassTimes(engine, name, windows))
+            for _ in timer.rounds(prompts[0].prompt, REPEATS, StopFlag(stopped), runs.threads):
                 timed += 1
                 yield Step(timed, total, f"bare passes: {name}", answer)
             if stopped():
@@ -113,15 +113,15 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
 
 def _plane(rows: list[dict[str, Any]]) -> Figure:
     """Methods by tokens and cost of a round; the page adds the sandbox."""
-    known = [row for row in rows if row.get("speedup")]
-    look = styles(row["method"] for row in known)
+    measured = [row for row in rows if row.get("speedup")]
+    look = styles(row["method"] for row in measured)
 
     def words(row: Row) -> str:
         round = f"{1000 * row['seconds_per_round']:.1f} ms a round"
         return f"{row['label']}: {times(row['speedup'])}<br>{spread(row)}<br>{round}"
 
     hint = "★: the page’s sandbox, in bare vanilla passes; lines of equal speed-up, dashed: 1×"
-    return draw.plane(known, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
+    return draw.plane(measured, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
 
 
 def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figure]:
@@ -177,10 +177,10 @@ def _lengths(rows: list[dict[str, Any]]) -> Figure:
         look, x = styles([row["method"]])[row["method"]], list(range(row["gamma"] + 1))
         shares = list(accumulate((alpha or 0.0 for alpha in row["alpha_at"]), mul, initial=1.0))
         hover = f"{look.label}: %{{y:.2f}} of the drafts have %{{x}} or more accepted"
-        name, one = f"{look.label}, measured", [row["alpha"] ** m for m in x]
+        name, geometric = f"{look.label}, measured", [row["alpha"] ** m for m in x]
         data.append(draw.trace(name, x, shares, look.colour, dash="solid", mark=look.mark, hover=hover))
         name, hover = f"α<sup>m</sup>, α = {ratio(row['alpha'])}", "one α for all: %{y:.2f}"
-        data.append(draw.trace(name, x, one, look.colour, dash="dot", width=1.4, hover=hover))
+        data.append(draw.trace(name, x, geometric, look.colour, dash="dot", width=1.4, hover=hover))
     return Figure(
         key="lengths",
         title="How many drafted tokens are accepted",
@@ -198,11 +198,11 @@ def _one_window(row: Row) -> bool:
     return not row["tree_nodes"] and row["num_drafts"] == 1 and not find_method(row["method"]).settings.get("auto")
 
 
-def _row(method: Method, setting: BenchSetting, runs: Runs, one: float) -> dict[str, Any]:
+def _row(method: Method, setting: BenchSetting, runs: Runs, one_row: float) -> dict[str, Any]:
     """A method's row, with the cost of its round in bare target passes over one row."""
     settings = {name: getattr(setting, name) for name in ("drafter", "gamma", "steps", "tree_nodes", "num_drafts")}
     row = {"method": method.name, "label": method.label, **settings, **runs.row(method.name)}
     if "speedup" in row:
         row["cost"] = row["tau"] / row["speedup"]
-        row["draft_cost"], row["verify_cost"] = row["draft_seconds"] / one, row["verify_seconds"] / one
+        row["draft_cost"], row["verify_cost"] = row["draft_seconds"] / one_row, row["verify_seconds"] / one_row
     return row

@@ -44,14 +44,14 @@ TOGETHER = 6
 
 def bounds(speed: Interval, counts: Sequence[int]) -> dict[str, Any]:
     """A speed-up as fields of a row; its interval if every group of prompts has two and there are three in all."""
-    known, many = {"low": speed.low, "high": speed.high, "interval": speed.by}, min(counts) > 1 and sum(counts) > 2
-    return {"speedup": speed.value, **(known if many else {"low": None, "high": None})}
+    interval, enough = {"low": speed.low, "high": speed.high, "interval": speed.by}, min(counts) > 1 and sum(counts) > 2
+    return {"speedup": speed.value, **(interval if enough else {"low": None, "high": None})}
 
 
 def narrow(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """A note if rows have bootstrap intervals over few prompts, as earlier versions recorded them."""
-    known = [row for row in rows if row.get("low") is not None and row.get("interval", "bootstrap") == "bootstrap"]
-    few = sorted({row["prompts"] for row in known if row["prompts"] < FEW})
+    bootstraps = [row for row in rows if row.get("low") is not None and row.get("interval", "bootstrap") == "bootstrap"]
+    few = sorted({row["prompts"] for row in bootstraps if row["prompts"] < FEW})
     words = "The 95 % intervals are a bootstrap over {} prompts; with so few, they are too narrow."
     return [words.format(" and ".join(map(str, few)))] if few else []
 
@@ -121,16 +121,16 @@ class Runs(Rows):
         self.events[key] = events
         self.add(run.row(events))
         if key == BASELINE:
-            self._vanilla = self._shown(events)
+            self._vanilla = self._stored(events)
         else:
             race, _, lane = self._race_of(key, run.prompt).partition("#")
             lanes = self._lanes.setdefault(race, {"vanilla": self._vanilla})
             if (lane := lane or "drafted") not in lanes:
-                lanes[lane] = self._shown(events)
+                lanes[lane] = self._stored(events)
                 self.races[race] = gzip.compress(dump_trace(lanes, title=run.prompt.id), 9, mtime=0)
         return True
 
-    def _shown(self, events: Sequence[Event]) -> list[Event]:
+    def _stored(self, events: Sequence[Event]) -> list[Event]:
         """A run as a race stores it: ids with their text, times rounded."""
         return [short_times(event) for event in with_pieces(events, self._engine.pair.tokenizer)]
 
@@ -139,16 +139,16 @@ class Runs(Rows):
         row: dict[str, Any] = {"race": key, "prompts": 0}
         if key in self.failed:
             row["failed"] = self.failed[key]
-        if not (measured := sorted(prompt for own in self.groups(key).values() for prompt in own)):
+        if not (measured := sorted(prompt for prompts in self.groups(key).values() for prompt in prompts)):
             return row
-        own, speed = self.total(key), self.speedups(key, {"all": measured})["all"]
+        total, speed = self.total(key), self.speedups(key, {"all": measured})["all"]
         return row | {
             "prompts": len(measured),
             **bounds(speed, [len(measured)]),
-            **own.named("tau", "alpha", "alpha_at", "tokens_per_second", "waiting"),
-            "seconds_per_round": own.seconds / own.rounds,
-            "draft_seconds": own.seconds_by["draft"] / own.rounds,
-            "verify_seconds": (own.seconds_by["score"] + own.seconds_by["verify"]) / own.rounds,
+            **total.named("tau", "alpha", "alpha_at", "tokens_per_second", "waiting"),
+            "seconds_per_round": total.seconds / total.rounds,
+            "draft_seconds": total.seconds_by["draft"] / total.rounds,
+            "verify_seconds": (total.seconds_by["score"] + total.seconds_by["verify"]) / total.rounds,
         }
 
     def left_out(self) -> list[str]:

@@ -61,7 +61,7 @@ class TwoRuns(Exploration, frozen=True, kw_only=True):
         ask(
             "Rule",
             "At temperature 0, and under match, both runs should write the same text.",
-            enum=[one.value for one in Rule],
+            enum=[rule.value for rule in Rule],
         ),
     ] = Rule.RATIO.value
     prompt: Annotated[str, ask("Prompt", "Both runs continue it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]
@@ -168,8 +168,8 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             prompt, config, before = self.prompt, configs[self.branch], before_round(runs[self.branch], self.round)
         after = [*before, *([self.take] if self.take >= 0 else [])]
         facts["branch"] = {"run": self.branch, "round": self.round, "position": len(before) + 1, "take": self.take}
-        left = max(1, config.max_new_tokens - len(after))
-        if decode(BRANCH, prompt, dataclasses.replace(config, max_new_tokens=left, seed=self.branch_seed), after):
+        remaining = max(1, config.max_new_tokens - len(after))
+        if decode(BRANCH, prompt, dataclasses.replace(config, max_new_tokens=remaining, seed=self.branch_seed), after):
             yield Step(total, total, "the branch", answer)
 
     def _checked(self, engine: Engine) -> Given:
@@ -192,19 +192,19 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         named = {name: f"{name.upper()}: {label}" for name, label in facts.get("labels", {}).items()}
-        own = {name: [row for row in rows if row["run"] == name] for name in dict.fromkeys(row["run"] for row in rows)}
-        runs = " ".join(
+        runs = {name: [row for row in rows if row["run"] == name] for name in dict.fromkeys(row["run"] for row in rows)}
+        summary = " ".join(
             f"Run {named[name]}: {plural(len(rounds), 'round')}, τ = "
             f"{ratio(sum(row['accepted'] + 1 for row in rounds) / len(rounds))}, "
             f"{plural(sum(row['rejected'] is not None for row in rounds), 'rejection')}."
-            for name, rounds in own.items()
+            for name, rounds in runs.items()
             if name in named
         )
         answer, branch = self._agreement(facts), facts.get("branch", {})
         return Report(
-            answer=answer or runs,
-            notes=[*([runs] if answer else []), *(self._branched(branch) if "tokens" in branch else ())],
-            figures=[_by_time(own, named)] if rows else [],
+            answer=answer or summary,
+            notes=[*([summary] if answer else []), *(self._branched(branch) if "tokens" in branch else ())],
+            figures=[_by_time(runs, named)] if rows else [],
             titles={RACE: self.title},
             lanes={name: named[name] for name in ("a", "b") if name in named},
         )
@@ -241,12 +241,12 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             yield f"{branch['same']} of the branch’s {tokens} match the run’s. Its times are not comparable."
 
 
-def _by_time(own: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figure:
+def _by_time(runs: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Figure:
     """New tokens by decode time, without the branch."""
     points = []
     for name in named:
         at, tokens = 0.0, 0
-        for row in own.get(name, ()):
+        for row in runs.get(name, ()):
             at, tokens = at + row["milliseconds"], tokens + row["accepted"] + 1
             points.append({"run": named[name], "at": at, "tokens": tokens})
 
@@ -274,12 +274,12 @@ def _answer(settings: SideBySide, runs: Mapping[str, Sequence[Event]], known: di
     if "b" in texts:
         facts["first_difference"] = first_difference(texts["a"], texts["b"])
     if BRANCH in texts:
-        left = known["branch"]
+        branch = known["branch"]
         forced = [settings.take] if settings.take >= 0 else []
-        starts[BRANCH] = left["position"] + len(forced)
+        starts[BRANCH] = branch["position"] + len(forced)
         token = pieces.get(settings.take) or str(engine.pair.tokenizer.decode(forced))
-        facts["branch"] = left | {"token": token, "tokens": len(texts[BRANCH])}
-        if old := texts.get(left["run"], ())[left["position"] - 1 :]:
+        facts["branch"] = branch | {"token": token, "tokens": len(texts[BRANCH])}
+        if old := texts.get(branch["run"], ())[branch["position"] - 1 :]:
             same = sum(map(eq, old[len(forced) :], texts[BRANCH]))
             facts["branch"] |= {"instead_of": pieces.get(old[0], ""), "same": same}
     rows = [row for name, events in runs.items() for row in rounds_of(name, events, starts[name], pieces)]

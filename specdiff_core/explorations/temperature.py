@@ -72,13 +72,13 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 for draft in drafts
             ]
             reliable = [
-                {"temperature": degree, "draft_temperature": draft, **reliability(found)}
-                for (degree, draft), found in tests.items()
-                if draft and found
+                {"temperature": degree, "draft_temperature": draft, **reliability(tested)}
+                for (degree, draft), tested in tests.items()
+                if draft and tested
             ]
-            known = {"reliability": reliable, "places": places}
+            facts = {"reliability": reliable, "places": places}
             races = {key: race for runs in groups.values() for key, race in runs.races.items()}
-            return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **known}, races=races)
+            return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **facts}, races=races)
 
         threads = 0
         total = (len(degrees) * len(drafts) + 1) * len(prompts)
@@ -89,28 +89,28 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             yield Step(number, total, f"probabilities: {prompt.id}", answer)
         for number, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
-            own = dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma)
-            configs = {_key(degree, draft): dataclasses.replace(own, draft_temperature=draft) for draft in drafts}
+            drafting = dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma)
+            configs = {_key(degree, draft): dataclasses.replace(drafting, draft_temperature=draft) for draft in drafts}
             runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads)
             threads = runs.threads
-            for done, each, run in runs.fill():
+            for done, per_degree, run in runs.fill():
                 draft = run.config.draft_temperature or 0.0
-                found = (event.tests for event in runs.events.get(run.lane, ()) if isinstance(event, Verified))
+                rounds = (event.tests for event in runs.events.get(run.lane, ()) if isinstance(event, Verified))
                 tests.setdefault((degree, draft), []).extend(
-                    test for tested in found for test in tested if test.kind == "ratio"
+                    test for tested in rounds for test in tested if test.kind == "ratio"
                 )
-                before = len(prompts) + number * each
+                before = len(prompts) + number * per_degree
                 yield Step(before + done, total, f"temperature {degree:g}, drafter {draft:g}", answer)
             if stopped():
                 return
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         best = {one: draw.fastest(row for row in rows if row["temperature"] == one) for one in self.temperatures}
-        known = [(degree, row) for degree, row in sorted(best.items()) if row]
+        measured = [(degree, row) for degree, row in sorted(best.items()) if row]
         answer, notes = "", list[str]()
         _, label = labels(self.pair, self.drafter)
-        if len(known) > 1:
-            (cold, first), (warm, last) = known[0], known[-1]
+        if len(measured) > 1:
+            (cold, first), (warm, last) = measured[0], measured[-1]
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {label} at γ {self.gamma} goes "
                 f"from {times(first['speedup'])} ({spread(first)}) to {times(last['speedup'])} ({spread(last)}), and τ "
@@ -119,7 +119,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         if reliable := facts.get("reliability"):
             sure = [row for row in rows if not row["draft_temperature"] and row.get("alpha") is not None]
             reliable = [*reliable, *(row | {"ece": 1 - row["alpha"]} for row in sure)]
-            low, high = (end(reliable, key=lambda one: one["ece"]) for end in (min, max))
+            low, high = (end(reliable, key=lambda row: row["ece"]) for end in (min, max))
             notes.append(
                 f"On average the drafter's confidence q differs from the target's p by {ratio(low['ece'])} at best "
                 f"(target {low['temperature']:g}, drafter {low['draft_temperature']:g}) and by "
@@ -129,10 +129,10 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             )
         sides = ("draft_temperature", "temperature of the drafter"), ("temperature", "temperature of the target")
 
-        def heat(field: str, words: Any, **more: Any) -> Figure:
-            said = lambda row: f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}<br>{words(row)}"
-            more |= {"opens": "a cell lists its races", "empty": "No cell has been measured yet."}
-            return draw.heat(rows, *sides, field, said, **more)
+        def heat(field: str, words: Any, **fields: Any) -> Figure:
+            hover = lambda row: f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}<br>{words(row)}"
+            fields |= {"opens": "a cell lists its races", "empty": "No cell has been measured yet."}
+            return draw.heat(rows, *sides, field, hover, **fields)
 
         return Report(
             answer=answer,
@@ -172,7 +172,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         begun = engine.encode(prompt.prompt, self.base)
         vanilla = find_method(BASELINE).config(self.base)
         last = final(engine.decode(prompt.prompt, vanilla, detail=False, stop=StopFlag(stopped)))
-        ids, found = [*begun, *(last.ids if last else ())], []
+        ids, places = [*begun, *(last.ids if last else ())], []
         drafter, sampling = engine.drafter(self.drafter), Sampling(temperature=1.0)
         sampler = Streams(self.seed, shared=False).draft(0)
         shared: dict[str, Any] = {"order": self.base.order, "sampling": sampling, "sampler": sampler}
@@ -184,20 +184,20 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             context = Context.within(session.room, ids=ids[:length], gamma=self.gamma, **shared)
             q, scores = run_to_end(session.draft(context)).probs, target.score([ids[length - 1]])
             if q is not None and len(q):
-                found.append(shortened(to_probs(scores.logits[-1], sampling, engine.target.suppress), q[0]))
-        return found
+                places.append(shortened(to_probs(scores.logits[-1], sampling, engine.target.suppress), q[0]))
+        return places
 
 
 def _calibration(reliable: list[dict[str, Any]]) -> Figure:
     """The target's probability by the drafter's confidence: a line for each temperature of the
     target, at the nearest drafter temperature."""
     nearest: dict[float, dict[str, Any]] = {}
-    for one in sorted(reliable, key=lambda one: -abs(one["draft_temperature"] - one["temperature"])):
-        nearest[one["temperature"]] = one
+    for row in sorted(reliable, key=lambda row: -abs(row["draft_temperature"] - row["temperature"])):
+        nearest[row["temperature"]] = row
     points = [
-        {"line": f"{degree:g}/{one['draft_temperature']:g}", **point}
-        for degree, one in sorted(nearest.items())
-        for point in one["bins"]
+        {"line": f"{degree:g}/{row['draft_temperature']:g}", **point}
+        for degree, row in sorted(nearest.items())
+        for point in row["bins"]
     ]
     ideal = draw.trace("calibrated", [0, 1], [0, 1], "@faint", dash="dash", width=1.2)
 
@@ -246,22 +246,22 @@ def shortened(p: Tensor, q: Tensor) -> dict[str, list[float]]:
     import torch
 
     order = torch.maximum(p, q).argsort(descending=True)
-    sizes, left = [1] * min(SINGLE, len(order)), len(order) - SINGLE
-    while left > 0:
-        sizes.append(min(2 * sizes[-1], left))
-        left -= sizes[-1]
+    sizes, remaining = [1] * min(SINGLE, len(order)), len(order) - SINGLE
+    while remaining > 0:
+        sizes.append(min(2 * sizes[-1], remaining))
+        remaining -= sizes[-1]
     above = (p > q)[order]
     groups = [
-        own
-        for part, side in zip(torch.split(order, sizes), torch.split(above, sizes), strict=True)
-        for own in (part[side], part[~side])
+        group
+        for tokens, side in zip(torch.split(order, sizes), torch.split(above, sizes), strict=True)
+        for group in (tokens[side], tokens[~side])
     ]
-    groups = [own for own in groups if len(own)]
+    groups = [group for group in groups if len(group)]
 
     def logs(of: Tensor) -> list[float]:
-        return [round(math.log(max(1e-12, float(of[own].mean()))), 2) for own in groups]
+        return [round(math.log(max(1e-12, float(of[group].mean()))), 2) for group in groups]
 
-    return {"counts": [float(len(own)) for own in groups], "p": logs(p), "q": logs(q)}
+    return {"counts": [float(len(group)) for group in groups], "p": logs(p), "q": logs(q)}
 
 
 def _key(degree: float, draft: float) -> str:
@@ -277,13 +277,13 @@ def reliability(tests: Sequence[Test]) -> dict[str, Any]:
         bins[min(BINS - 1, int(test.q * BINS))].append(test)
     points = [
         {
-            "tests": len(found),
-            "q": sum(test.q for test in found) / len(found),
-            "p": sum(test.p for test in found) / len(found),
-            "accepted": sum(test.accepted for test in found) / len(found),
+            "tests": len(group),
+            "q": sum(test.q for test in group) / len(group),
+            "p": sum(test.p for test in group) / len(group),
+            "accepted": sum(test.accepted for test in group) / len(group),
         }
-        for found in bins
-        if found
+        for group in bins
+        if group
     ]
     ece = sum(point["tests"] * abs(point["q"] - point["p"]) for point in points) / len(tests)
     return {"bins": points, "tests": len(tests), "ece": ece}

@@ -86,14 +86,14 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         def answer() -> Answer:
             vanilla = parts.get(BASELINE, {})
             rows = [
-                {"method": method, "group": group, "name": name, **_share(found)}
-                for method, own in counts.items()
-                for (group, name), found in sorted(own.items(), key=_order)
+                {"method": method, "group": group, "name": name, **_share(accepted)}
+                for method, groups in counts.items()
+                for (group, name), accepted in sorted(groups.items(), key=_order)
             ]
             rows += [
-                _row(name, index * self.width, part, vanilla.get(index))
-                for name, found in parts.items()
-                for index, part in sorted(found.items())
+                _row(name, index * self.width, metrics, vanilla.get(index))
+                for name, by_length in parts.items()
+                for index, metrics in sorted(by_length.items())
             ]
             facts = {"threads": runs.threads, "skipped": skipped + runs.left_out()}
             return Answer(rows=rows, facts=facts | {"examples": examples, "width": self.width}, races=runs.races)
@@ -101,17 +101,17 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         for done, total, run in runs.fill():
             name, prompt = run.lane, run.prompt
             for lane, events in runs.events.items():
-                grown = parts.setdefault(lane, {})
-                for index, part in _parts(events, self.width):
-                    grown[index] = grown.get(index, Metrics()) + part
+                by_length = parts.setdefault(lane, {})
+                for index, metrics in _parts(events, self.width):
+                    by_length[index] = by_length.get(index, Metrics()) + metrics
             if name in runs.events:
-                before, own = engine.encode(prompt.prompt, self.base), counts.setdefault(name, {})
+                before, groups = engine.encode(prompt.prompt, self.base), counts.setdefault(name, {})
                 for piece, kind, entropy, accepted in judged(engine, before, runs.events[name]):
                     for group, of in (("text", prompt.flavour), ("token", kind), ("entropy", _class(entropy))):
-                        own.setdefault((group, of), []).append(accepted)
-                    shown, known = piece.strip() or repr(piece)[1:-1], examples.setdefault(kind, [])
-                    if len(known) < 8 and shown not in known:
-                        known.append(shown)
+                        groups.setdefault((group, of), []).append(accepted)
+                    word, words = piece.strip() or repr(piece)[1:-1], examples.setdefault(kind, [])
+                    if len(words) < 8 and word not in words:
+                        words.append(word)
             yield Step(done, total, f"{labels[name]}: {prompt.id}", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
@@ -126,7 +126,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                 key=group,
                 title=title,
                 hint=f"{label}: {hint}" if label else hint,
-                data=[_shares(own)],
+                data=[_shares(method_rows)],
                 layout=axes(
                     "share of drafted tokens accepted",
                     unit,
@@ -135,7 +135,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                 ),
             )
             for group, (title, hint, unit) in GROUPS.items()
-            if (own := [row for row in sorted_by[group] if row["method"] == method])
+            if (method_rows := [row for row in sorted_by[group] if row["method"] == method])
         ]
         return Report(
             answer=" ".join(answers[:1]),
@@ -145,34 +145,34 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         )
 
     def _lengthened(self, rows: Sequence[Mapping[str, Any]]) -> str:
-        known = [row for row in rows if row["method"] != "vanilla" and row["speedup"] and row["rounds"] > 8]
+        timed = [row for row in rows if row["method"] != "vanilla" and row["speedup"] and row["rounds"] > 8]
         vanilla = [row for row in rows if row["method"] == "vanilla" and row["seconds_per_token"] and row["rounds"] > 8]
-        if len(vanilla) < 2 or not known:
+        if len(vanilla) < 2 or not timed:
             return ""
         method = max(
-            {row["method"] for row in known}, key=lambda name: max(r["speedup"] for r in known if r["method"] == name)
+            {row["method"] for row in timed}, key=lambda name: max(r["speedup"] for r in timed if r["method"] == name)
         )
-        own = [row for row in known if row["method"] == method]
+        curve = [row for row in timed if row["method"] == method]
         return (
-            f"{find_method(method).short} reaches {times(own[0]['speedup'])} after {own[0]['context']} tokens of text "
-            f"and {times(own[-1]['speedup'])} after {own[-1]['context']}; a vanilla token takes "
+            f"{find_method(method).short} reaches {times(curve[0]['speedup'])} after {curve[0]['context']} tokens of "
+            f"text and {times(curve[-1]['speedup'])} after {curve[-1]['context']}; a vanilla token takes "
             f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms and then "
             f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms."
         )
 
 
 def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], label: str) -> str:
-    known = sorted((row for row in rows if row["tested"] >= 20), key=lambda row: -row["accepted"])
-    if len(known) < 2:
+    kinds = sorted((row for row in rows if row["tested"] >= 20), key=lambda row: -row["accepted"])
+    if len(kinds) < 2:
         return ""
 
     def like(row: Mapping[str, Any], others: Iterable[Mapping[str, Any]], how: str) -> str:
         words = ", ".join(f"“{word}”" for word in facts["examples"].get(row["name"], ())[:4])
-        rivals = [one["name"] for one in others if one["high"] >= row["low"] and one["low"] <= row["high"]]
+        rivals = [other["name"] for other in others if other["high"] >= row["low"] and other["low"] <= row["high"]]
         close = f"; {draw.shortlist(rivals)} may be as {how}" if rivals else ""
         return f"“{row['name']}” ({percent(row['accepted'])} of {row['tested']} accepted; {words}{close})"
 
-    easiest, hardest = like(known[0], known[1:], "easy"), like(known[-1], known[-2::-1], "hard")
+    easiest, hardest = like(kinds[0], kinds[1:], "easy"), like(kinds[-1], kinds[-2::-1], "hard")
     return f"The easiest kind of token{f' for {label}' if label else ''} is {easiest}; the hardest is {hardest}."
 
 
@@ -184,18 +184,18 @@ def _shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return [None, f"{counts}<br>95 % interval {ratio(row['low'])} to {ratio(row['high'])}"]
 
     x, y = [row["accepted"] for row in rows], [row["name"] for row in rows]
-    made = draw.bars(x, y, "", "@draft", customdata=list(map(words, rows)))
-    made["marker"]["opacity"] = 0.5
-    return made | {"orientation": "h", "error_x": draw.whisker(rows, "accepted")}
+    bars = draw.bars(x, y, "", "@draft", customdata=list(map(words, rows)))
+    bars["marker"]["opacity"] = 0.5
+    return bars | {"orientation": "h", "error_x": draw.whisker(rows, "accepted")}
 
 
 def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure]:
-    known = [
+    points = [
         {**row, "at": row["context"] + width / 2, "pass_ms": row["pass_seconds"] and 1000 * row["pass_seconds"]}
         for row in rows
         if row["rounds"] >= 2
     ]
-    look = draw.styles(row["method"] for row in known)
+    look = draw.styles(row["method"] for row in points)
     for key, (field, title, hint, unit) in LENGTHS.items():
 
         def words(row: Mapping[str, Any], field: str = field) -> str:
@@ -209,7 +209,7 @@ def _by_length(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[Figure
             title=title,
             hint=hint,
             wide=key == "speed",
-            data=draw.lines(known, "method", "at", field, words, style=look),
+            data=draw.lines(points, "method", "at", field, words, style=look),
             layout=axes("tokens of text before the round", unit, yaxis=FROM_ZERO, showlegend=True),
             empty="Lines appear as the texts grow.",
         )
@@ -228,22 +228,22 @@ def _parts(events: Sequence[Event], width: int) -> Iterator[tuple[int, Metrics]]
             yield index, measure(event)
         elif isinstance(event, Committed):
             if before:
-                parts, size = {"score": scored}, len(event.ids)
-                yield index, Metrics(rounds=1, committed=size, seconds=event.at - before, seconds_by=parts)
+                seconds_by, size = {"score": scored}, len(event.ids)
+                yield index, Metrics(rounds=1, committed=size, seconds=event.at - before, seconds_by=seconds_by)
             before = event.at
 
 
-def _row(name: str, context: int, part: Metrics, vanilla: Metrics | None) -> dict[str, Any]:
+def _row(name: str, context: int, metrics: Metrics, vanilla: Metrics | None) -> dict[str, Any]:
     return {
         "method": name,
         "group": "length",
         "context": context,
-        "rounds": part.rounds,
-        "seconds_per_token": part.seconds / part.committed if part.committed else None,
-        "speedup": speed_up(vanilla or Metrics(), part),
-        "tau": part.tau,
-        "alpha": part.alpha,
-        "pass_seconds": part.seconds_by["score"] / part.rounds if part.rounds else None,
+        "rounds": metrics.rounds,
+        "seconds_per_token": metrics.seconds / metrics.committed if metrics.committed else None,
+        "speedup": speed_up(vanilla or Metrics(), metrics),
+        "tau": metrics.tau,
+        "alpha": metrics.alpha,
+        "pass_seconds": metrics.seconds_by["score"] / metrics.rounds if metrics.rounds else None,
     }
 
 
@@ -303,10 +303,10 @@ def _class(entropy: float) -> str:
 
 
 def _order(item: tuple[tuple[str, str], list[bool]]) -> tuple[str, float, str]:
-    (group, name), found = item
-    return group, float(name.split()[0]) if group == "entropy" else -sum(found) / len(found), name
+    (group, name), accepted = item
+    return group, float(name.split()[0]) if group == "entropy" else -sum(accepted) / len(accepted), name
 
 
-def _share(found: list[bool]) -> dict[str, Any]:
-    share = wilson(sum(found), len(found))
-    return {"tested": len(found), "accepted": share.value, "low": share.low, "high": share.high}
+def _share(accepted: list[bool]) -> dict[str, Any]:
+    share = wilson(sum(accepted), len(accepted))
+    return {"tested": len(accepted), "accepted": share.value, "low": share.low, "high": share.high}

@@ -198,9 +198,9 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
     """The measured and the predicted map, and slices with the controller as a line."""
     sides = ("gamma", "γ, tokens drafted per round"), ("steps", "T, denoising steps")
 
-    def heat(field: str, words: Any, **more: Any) -> Figure:
+    def heat(field: str, words: Any, **fields: Any) -> Figure:
         named = lambda row: f"γ {row['gamma']}, T {row['steps']}<br>{words(row)}"
-        return draw.heat(cells, *sides, field, named, **more)
+        return draw.heat(cells, *sides, field, named, **fields)
 
     def measured(row: Mapping[str, Any]) -> str:
         guess = f"<br>predicted {times(row['predicted'])}" if "predicted" in row else ""
@@ -221,9 +221,9 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         empty="No cell has been measured yet.",
     )
     if any("predicted" in row for row in cells):
-        both = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"
+        compared = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"
         hint = "from the acceptance measured in the same runs, over bare passes; not a measurement"
-        yield heat("predicted", both, key="predicted", title="Predicted", hint=hint)
+        yield heat("predicted", compared, key="predicted", title="Predicted", hint=hint)
     lines = draw.lines(
         cells,
         "steps",
@@ -235,8 +235,8 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
     )
     if chosen and lines:
         ends = [min(row["gamma"] for row in cells), max(row["gamma"] for row in cells)]
-        said = f"controller: {times(chosen['speedup'])}<br>{spread(chosen)}"
-        y, words = [chosen["speedup"]] * 2, [[chosen.get("race"), said]] * 2
+        hover = f"controller: {times(chosen['speedup'])}<br>{spread(chosen)}"
+        y, words = [chosen["speedup"]] * 2, [[chosen.get("race"), hover]] * 2
         lines.append(draw.trace("controller", ends, y, "@accent", dash="longdash", width=2.4, words=words))
     yield Figure(
         key="slices",
@@ -252,10 +252,10 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
 
 def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
     """Tokens per round and per second by γ, which the page predicts for the widest window in the fewest steps."""
-    known = [row for row in cells if len(row.get("alpha_at", ())) > 1]
-    if not known or "curve" not in facts:
+    measured = [row for row in cells if len(row.get("alpha_at", ())) > 1]
+    if not measured or "curve" not in facts:
         return
-    widest = max(known, key=lambda row: (row["gamma"], -row["steps"]))
+    widest = max(measured, key=lambda row: (row["gamma"], -row["steps"]))
     yield Figure(
         key="block",
         title="Drag γ over one drafted block",
@@ -299,22 +299,22 @@ def geometric_tau(alpha: float, gamma: int) -> float:
     return gamma + 1.0 if alpha >= 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
-def predicted(cell: BenchSetting, own: Metrics, vanilla: Metrics, curve: PassCosts) -> dict[str, float]:
+def predicted(cell: BenchSetting, drafted: Metrics, vanilla: Metrics, curve: PassCosts) -> dict[str, float]:
     """The prediction for a cell: E[τ] from its measured α_j, and the speed-up if a round costs T bare drafter passes
     and one bare pass of the target over γ + 1 rows. Prefill costs both the same."""
-    tau = expected_tau(own.alpha_at)
-    tokens = own.committed
+    tau = expected_tau(drafted.alpha_at)
+    tokens = drafted.committed
     prefill = vanilla.seconds_by["prefill"] / vanilla.committed * tokens
     round = curve.drafting(cell.gamma, cell.steps) + curve.target[cell.gamma + 1]
     return {
         "predicted_tau": tau,
-        "geometric_tau": geometric_tau(own.alpha or 0.0, cell.gamma),
+        "geometric_tau": geometric_tau(drafted.alpha or 0.0, cell.gamma),
         "predicted": (prefill + tokens * curve.target[1]) / (prefill + tokens / tau * round),
     }
 
 
 def agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """How many cells were measured, and the share whose predicted speed-up is within 10 % of the measured one."""
-    both = [(row["predicted"], row["speedup"]) for row in rows if "predicted" in row]
-    close = sum(abs(guess / measured - 1) <= 0.1 for guess, measured in both)
-    return {"cells": len(both), "within_10_percent": close / len(both) if both else 0.0}
+    pairs = [(row["predicted"], row["speedup"]) for row in rows if "predicted" in row]
+    close = sum(abs(guess / measured - 1) <= 0.1 for guess, measured in pairs)
+    return {"cells": len(pairs), "within_10_percent": close / len(pairs) if pairs else 0.0}

@@ -109,12 +109,12 @@ def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:
     Raises:
         ConfigError: a key is invalid, the pair has no such drafter, or the drafter does not support it.
     """
-    found = [VANILLA]
+    settings = [VANILLA]
     for setting in map(BenchSetting.parse, keys):
         real, same = setting.effective(base)
         if not same:
             message = f"{setting.drafter} doesn't support {setting.key}: it would run as {real.key}."
             hint = "γ must fit the drafter's window; not every drafter has trees, K drafts or auto."
             raise ConfigError(message, field="settings", hint=hint)
-        found.append(real)
-    return tuple(dict.fromkeys(found))
+        settings.append(real)
+    return tuple(dict.fromkeys(settings))

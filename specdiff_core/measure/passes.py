@@ -33,7 +33,7 @@ class PassCosts(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """As JSON: lists of pairs, because its keys are strings."""
-        return {name: sorted(one.items()) if isinstance(one, dict) else one for name, one in self._asdict().items()}
+        return {name: sorted(cost.items()) if isinstance(cost, dict) else cost for name, cost in self._asdict().items()}
 
 
 MORE = 4
@@ -121,12 +121,12 @@ class PassTimes:
 
     @property
     def costs(self) -> PassCosts:
-        each = {size: median(spent) for size, spent in self._drafts.items()}
-        firsts = {gamma: each[gamma, 1] / self._spec.passes(gamma, 1) for gamma, steps in each if steps == 1}
-        more = {gamma: (seconds - firsts[gamma]) / (steps - 1) for (gamma, steps), seconds in each.items() if steps > 1}
+        drafts = {size: median(spent) for size, spent in self._drafts.items()}
+        firsts = {gamma: drafts[gamma, 1] / self._spec.passes(gamma, 1) for gamma, steps in drafts if steps == 1}
+        again = {gamma: (total - firsts[gamma]) / (steps - 1) for (gamma, steps), total in drafts.items() if steps > 1}
         return PassCosts(
             target={rows: median(spent) for rows, spent in self._scores.items()},
             draft=firsts,
-            again={gamma: more.get(gamma, first) for gamma, first in firsts.items()},
+            again={gamma: again.get(gamma, first) for gamma, first in firsts.items()},
             context=self._context,
         )

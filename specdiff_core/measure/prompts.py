@@ -55,16 +55,16 @@ class _Turns(msgspec.Struct):
 def _read_prompt(line: str) -> Prompt:
     if '"turns"' not in line:
         return msgspec.json.decode(line, type=Prompt)
-    found = msgspec.json.decode(line, type=_Turns)
-    return Prompt(id=f"{found.category}-{found.question_id}", flavour=found.category, prompt=found.turns[0])
+    question = msgspec.json.decode(line, type=_Turns)
+    return Prompt(id=f"{question.category}-{question.question_id}", flavour=question.category, prompt=question.turns[0])
 
 
 def _read_text(line: str) -> Prompt:
     try:
-        found = msgspec.json.decode(line)
+        value = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
-        found = None
-    if isinstance(found, dict):
+        value = None
+    if isinstance(value, dict):
         raise ValueError("this is JSON, whose file must be named .jsonl")
     return Prompt(prompt=line.strip())
 

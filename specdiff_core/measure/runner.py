@@ -186,10 +186,10 @@ def header(
 
 def weights_digest(pair: str) -> str:
     """A short hash of a pair's local weights, so that rows of retrained models never mix."""
-    spec, found = PAIRS.get(pair), hashlib.sha256()
+    spec, hasher = PAIRS.get(pair), hashlib.sha256()
     if spec is None:
         return ""
     for source in (spec.target, *(drafter.source for drafter in spec.drafters if drafter.source)):
         for path in sorted(Path(source).glob("*.safetensors")):
-            found.update(path.read_bytes())
-    return found.hexdigest()[:12]
+            hasher.update(path.read_bytes())
+    return hasher.hexdigest()[:12]

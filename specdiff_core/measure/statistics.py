@@ -46,8 +46,8 @@ def interval(baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]])
 
     sampled, ratios = Resampled([len(prompts) for prompts in groups.values()]), list[Any]()
     for number, prompts in enumerate(groups.values()):
-        both = [[*baseline[prompt], *other[prompt]] for prompt in prompts]
-        cost, tokens, other_cost, other_tokens = sampled.sums(number, both)
+        values = [[*baseline[prompt], *other[prompt]] for prompt in prompts]
+        cost, tokens, other_cost, other_tokens = sampled.sums(number, values)
         ratios.append((cost / tokens) / (other_cost / other_tokens))
     ratios.append(np.mean(ratios, axis=0))
     return {name: sampled.interval(ratio) for name, ratio in zip([*groups, "mean"], ratios, strict=True)}
@@ -97,7 +97,7 @@ class Resampled:
             return Interval(float(values[0]), float(low), float(high))
         first, *left_out = np.split(np.log(values) if positive else values, 1 + self._ends[:-1])
         # Of each group: its part of the variance, and its degrees of freedom, which Satterthwaite's formula combines.
-        parts = [(own.var() * (len(own) - 1), len(own) - 1) for own in left_out if len(own) > 1]
+        parts = [(group.var() * (len(group) - 1), len(group) - 1) for group in left_out if len(group) > 1]
         variance = sum(part for part, _ in parts)
         half = variance and variance**0.5 * student(
             0.5 + level / 2, variance**2 / sum(part**2 / freedom for part, freedom in parts)
@@ -124,16 +124,16 @@ def wilson(hits: int, count: int) -> Interval:
     return Interval(share, middle - half, middle + half, "wilson")
 
 
-def chi_squared(seen: np.ndarray, expected: np.ndarray) -> float:
-    """The p-value of Pearson's χ² test of counts ``seen [n]``; outcomes with fewer than 5 expected
+def chi_squared(observed: np.ndarray, expected: np.ndarray) -> float:
+    """The p-value of Pearson's χ² test of counts ``observed [n]``; outcomes with fewer than 5 expected
     are pooled. The page reads this module without torch, so the incomplete gamma function Q is
     summed here."""
     rare = expected < 5
-    pooled = [*zip(seen[~rare], expected[~rare], strict=True), (seen[rare].sum(), expected[rare].sum())]
-    kept = [(count, mean) for count, mean in pooled if mean > 0]
-    half = sum((count - mean) ** 2 / mean for count, mean in kept) / 2
-    if len(kept) < 2 or half == 0:
+    pooled = [*zip(observed[~rare], expected[~rare], strict=True), (observed[rare].sum(), expected[rare].sum())]
+    cells = [(count, mean) for count, mean in pooled if mean > 0]
+    half = sum((count - mean) ** 2 / mean for count, mean in cells) / 2
+    if len(cells) < 2 or half == 0:
         return 1.0
-    steps, odd = divmod(len(kept) - 1, 2)  # Q(a + 1, x) = Q(a, x) + xᵃ e⁻ˣ / Γ(a + 1)
+    steps, odd = divmod(len(cells) - 1, 2)  # Q(a + 1, x) = Q(a, x) + xᵃ e⁻ˣ / Γ(a + 1)
     terms = (math.exp(a * math.log(half) - half - math.lgamma(a + 1)) for a in (i + odd / 2 for i in range(steps)))
     return sum(terms, math.erfc(half**0.5) if odd else 0.0)

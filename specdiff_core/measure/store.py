@@ -76,10 +76,10 @@ class Rows:
 
     def groups(self, key: str) -> dict[str, list[str]]:
         """Kind of text -> the prompts that a setting decoded, each once."""
-        found: dict[str, dict[str, None]] = {}
+        groups: dict[str, dict[str, None]] = {}
         for row in self.of(key):
-            found.setdefault(row.flavour, {})[row.prompt] = None
-        return {flavour: list(prompts) for flavour, prompts in found.items()}
+            groups.setdefault(row.flavour, {})[row.prompt] = None
+        return {flavour: list(prompts) for flavour, prompts in groups.items()}
 
     def speedups(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
         """The speed-up of a setting by group of prompts, and their ``mean``."""
@@ -92,11 +92,11 @@ class Rows:
     def same_texts(self, key: str) -> dict[str, bool]:
         """Prompt -> whether the setting wrote vanilla's text in every repeat."""
         vanilla = {(row.prompt, row.repeat): row.text for row in self.of(self.baseline)}
-        found: dict[str, bool] = {}
+        matches: dict[str, bool] = {}
         for row in self.of(key):
             same = row.text == vanilla[row.prompt, row.repeat]
-            found[row.prompt] = found.get(row.prompt, True) and same
-        return found
+            matches[row.prompt] = matches.get(row.prompt, True) and same
+        return matches
 
 
 T = TypeVar("T")
@@ -122,9 +122,9 @@ class RowLog(Generic[R]):
         self.header: dict[str, Any] = json.loads(json.dumps(header))  # tuples become lists
         self.rows: list[R] = []
         if path is not None and path.exists():
-            found, self.rows, size = _read_log(path, kind)
-            if other := sorted(k for k in {*found, *self.header} if found.get(k) != self.header.get(k)):
-                message = f"{path.name} belongs to another benchmark: {', '.join(other)} differ."
+            stored, self.rows, size = _read_log(path, kind)
+            if differing := sorted(k for k in {*stored, *self.header} if stored.get(k) != self.header.get(k)):
+                message = f"{path.name} belongs to another benchmark: {', '.join(differing)} differ."
                 raise ConfigError(message, field="json", hint="Choose another name, or delete it.")
             os.truncate(path, size)
         elif path is not None:

@@ -66,10 +66,10 @@ class Sweep(Bench, kw_only=True, tag="sweep"):
 def whole_turns(rows: Sequence[RunRow]) -> list[RunRow]:
     """Rows of the (prompt, repeat) pairs that every setting completed."""
     settings = {row.setting for row in rows}
-    seen: dict[tuple[str, int], set[str]] = defaultdict(set)
+    by_turn: dict[tuple[str, int], set[str]] = defaultdict(set)
     for row in rows:
-        seen[row.prompt, row.repeat].add(row.setting)
-    return [row for row in rows if seen[row.prompt, row.repeat] == settings]
+        by_turn[row.prompt, row.repeat].add(row.setting)
+    return [row for row in rows if by_turn[row.prompt, row.repeat] == settings]
 
 
 def sweep_result(log: RowLog[RunRow], provenance: Provenance) -> Sweep:
@@ -85,17 +85,17 @@ def sweep_result(log: RowLog[RunRow], provenance: Provenance) -> Sweep:
 
 def aggregate(rows: Iterable[RunRow]) -> list[SettingResult]:
     """One result for each setting, the baseline first."""
-    known = Rows(VANILLA.key, rows)
-    vanilla, groups = known.of(VANILLA.key), known.groups(VANILLA.key)
+    runs = Rows(VANILLA.key, rows)
+    vanilla, groups = runs.of(VANILLA.key), runs.groups(VANILLA.key)
     if not vanilla:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     looping = {row.prompt for row in vanilla if row.loops}
-    return [_result(key, known, groups, looping) for key in known.by_setting]
+    return [_result(key, runs, groups, looping) for key in runs.by_setting]
 
 
 def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]], looping: Collection[str]) -> SettingResult:
     speed, total, same = rows.speedups(key, groups), rows.total(key), rows.same_texts(key)
-    varied = {flavour: left for flavour, own in groups.items() if (left := [one for one in own if one not in looping])}
+    varied = {kind: left for kind, names in groups.items() if (left := [name for name in names if name not in looping])}
     rest = sum((row.metrics for row in rows.of(key) if row.prompt not in looping), Metrics())
     draft, score, verify, prefill = (total.seconds_by.get(of, 0.0) for of in ("draft", "score", "verify", "prefill"))
     parts = {"draft": draft, "verify": score + verify, "prefill": prefill}

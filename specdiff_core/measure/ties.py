@@ -48,10 +48,10 @@ def ranking(engine: Engine, ids: Sequence[int], config: DecodeConfig) -> Tensor:
     return dist.log() + SharedGumbel(config.seed).noise(len(ids), dist.numel())
 
 
-def first_difference(one: Sequence[object], other: Sequence[object]) -> int | None:
+def first_difference(ours: Sequence[object], theirs: Sequence[object]) -> int | None:
     """The first position, from 1, at which two texts differ; None if they are equal."""
-    pairs = enumerate(zip(one, other, strict=False), start=1)
-    shorter = None if len(one) == len(other) else min(len(one), len(other)) + 1
+    pairs = enumerate(zip(ours, theirs, strict=False), start=1)
+    shorter = None if len(ours) == len(theirs) else min(len(ours), len(theirs)) + 1
     return next((position for position, (left, right) in pairs if left != right), shorter)
 
 
@@ -66,6 +66,6 @@ def difference(
     before = engine.encode(prompt, config) if isinstance(prompt, str) else prompt
     best = ranking(engine, [*before, *theirs[:position]], config).topk(2)
     margin = float(best.values[0] - best.values[1])
-    one, other = (list(ids[position : position + 1]) for ids in (ours, theirs))
-    same = sorted(one + other) == sorted(best.indices.tolist())
-    return Difference(position, one, other, margin, same and margin <= TIES[engine.pair.placement.dtype_name])
+    left, right = (list(ids[position : position + 1]) for ids in (ours, theirs))
+    same = sorted(left + right) == sorted(best.indices.tolist())
+    return Difference(position, left, right, margin, same and margin <= TIES[engine.pair.placement.dtype_name])

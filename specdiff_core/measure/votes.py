@@ -65,7 +65,7 @@ class _Tried:
         self.count, self.attempts = len(attempts), attempts
         turns = [[*attempts[first:], *attempts[:first]] for first in range(self.count)]
         self.ends = [list(accumulate(attempt.seconds for attempt in turn)) for turn in turns]
-        self._right = [[answer == right for answer in majorities([one.answer for one in turn])] for turn in turns]
+        self._right = [[answer == right for answer in majorities([run.answer for run in turn])] for turn in turns]
 
     def voted(self, count: int) -> float:
         """The share of rotations whose first ``count`` attempts vote for the right answer."""
@@ -77,22 +77,22 @@ class _Tried:
         return sum(turn[n] for turn, n in zip(self._right, fit, strict=True)) / self.count, sum(fit) / self.count
 
 
-Found = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its attempts, in order
+Attempts = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its attempts, in order
 Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has attempted
 
 
-def rotated(found: Found, right: Sequence[str]) -> Tried:
+def rotated(attempts: Attempts, right: Sequence[str]) -> Tried:
     """The rotations for all tables below. They are expensive, so compute them once."""
-    pairs = {name: zip(each, right, strict=True) for name, each in found.items()}
-    tried = {name: [_Tried(*each) for each in pair if each[0]] for name, pair in pairs.items()}
-    return {name: own for name, own in tried.items() if own}
+    pairs = {name: zip(problems, right, strict=True) for name, problems in attempts.items()}
+    tried = {name: [_Tried(*pair) for pair in problems if pair[0]] for name, problems in pairs.items()}
+    return {name: problems for name, problems in tried.items() if problems}
 
 
 def grid_of(tried: Tried) -> list[float]:
     """Budgets from no finished attempt to all of them, evenly spaced on a logarithmic axis."""
-    problems = [one for own in tried.values() for one in own]
-    first = min((attempt.seconds for one in problems for attempt in one.attempts), default=1.0)
-    last = max((one.ends[0][-1] for one in problems), default=1.0)
+    problems = [problem for group in tried.values() for problem in group]
+    first = min((attempt.seconds for problem in problems for attempt in problem.attempts), default=1.0)
+    last = max((problem.ends[0][-1] for problem in problems), default=1.0)
     low, high = (math.log10(max(seconds, 1e-6)) * PER_DECADE for seconds in (first, last))
     return [round(10 ** (step / PER_DECADE), 6) for step in range(math.floor(low), math.ceil(high) + 1)]
 
@@ -101,17 +101,17 @@ def curves(tried: Tried) -> list[dict[str, Any]]:
     """A row for each method and budget of :func:`grid_of`: the share of problems whose majority is right, with a 95 %
     interval over problems. A curve ends when all attempts are used up."""
     rows, budgets = [], grid_of(tried)
-    for name, own in tried.items():
+    for name, problems in tried.items():
         for budget in budgets:
-            each = [one.within(budget) for one in own]
+            outcomes = [problem.within(budget) for problem in problems]
             rows.append(
                 {
                     "method": name,
                     "budget": budget,
-                    **shared([score for score, _ in each]),
-                    "attempts": sum(fit for _, fit in each) / len(each),
-                    "used_up": sum(one.ends[0][-1] <= budget for one in own) / len(each),
-                    "problems": len(each),
+                    **shared([score for score, _ in outcomes]),
+                    "attempts": sum(fit for _, fit in outcomes) / len(outcomes),
+                    "used_up": sum(problem.ends[0][-1] <= budget for problem in problems) / len(outcomes),
+                    "problems": len(outcomes),
                 }
             )
             if rows[-1]["used_up"] == 1:
@@ -122,25 +122,25 @@ def curves(tried: Tried) -> list[dict[str, Any]]:
 def votes(tried: Tried) -> list[dict[str, Any]]:
     """A row for each method and number of attempts, over the problems with that many."""
     return [
-        {"method": name, "k": count, **shared([one.voted(count) for one in own]), "problems": len(own)}
-        for name, each in tried.items()
-        for count in range(1, max(one.count for one in each) + 1)
-        if (own := [one for one in each if one.count >= count])
+        {"method": name, "k": count, **shared([problem.voted(count) for problem in voting]), "problems": len(voting)}
+        for name, problems in tried.items()
+        for count in range(1, max(problem.count for problem in problems) + 1)
+        if (voting := [problem for problem in problems if problem.count >= count])
     ]
 
 
 def singles(tried: Tried) -> dict[str, dict[str, Any]]:
     """By method: accuracy and mean seconds of an attempt, and the share without an answer."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, own in tried.items():
-        attempts = [attempt for one in own for attempt in one.attempts]
-        found[name] = {
-            "accuracy": sum(one.voted(1) for one in own) / len(own),
+    by_method: dict[str, dict[str, Any]] = {}
+    for name, problems in tried.items():
+        attempts = [attempt for problem in problems for attempt in problem.attempts]
+        by_method[name] = {
+            "accuracy": sum(problem.voted(1) for problem in problems) / len(problems),
             "attempts": len(attempts),
             "seconds": sum(attempt.seconds for attempt in attempts) / len(attempts),
             "no_answer": sum(not attempt.answer for attempt in attempts) / len(attempts),
         }
-    return found
+    return by_method
 
 
 def shared(scores: Sequence[float]) -> dict[str, float]:

@@ -63,7 +63,7 @@ def encode_prompts(
     Raises:
         CorpusError: none is left; the message says why the last one was rejected.
     """
-    found, why = [], f"All have more than {longest} tokens, the chat template included."
+    encoded, why = [], f"All have more than {longest} tokens, the chat template included."
     for line in lines:
         try:
             tokens = tuple(encode(line.prompt))
@@ -71,10 +71,10 @@ def encode_prompts(
             why = error.message
             continue
         if 0 < len(tokens) <= longest:
-            found.append(EncodedPrompt(line.id, line.flavour, tokens))
-    if not found:
+            encoded.append(EncodedPrompt(line.id, line.flavour, tokens))
+    if not encoded:
         raise CorpusError(f"None of these prompts can be used. {why}", hint="Give shorter ones, or a larger --longest.")
-    return found
+    return encoded
 
 
 # Writing.
@@ -125,39 +125,39 @@ def write_answers(
         SpecDiffError: a shard can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    held = Answers(folder, writing.layers)
+    stored = Answers(folder, writing.layers)
     rng = np.random.default_rng(writing.seed)
     orders = rng.permuted([writing.temperatures] * len(prompts), axis=1).T.tolist()
-    done = {(row.prompt_id, row.temperature) for row in held.rows}
-    every = (pair for order in orders for pair in zip(prompts, order, strict=True))
-    waiting = [(prompt, temperature) for prompt, temperature in every if (prompt.id, temperature) not in done]
+    done = {(row.prompt_id, row.temperature) for row in stored.rows}
+    pairs = (pair for order in orders for pair in zip(prompts, order, strict=True))
+    waiting = [(prompt, temperature) for prompt, temperature in pairs if (prompt.id, temperature) not in done]
     generator = torch.Generator(target.model.device).manual_seed(writing.seed + len(done))
     number = 1 + max((int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdigit()), default=-1)
     write = write_together if isinstance(target.model, CausalLM) else _one_by_one
     answers = write(target, waiting, writing, generator, going)
-    tokens, fresh, began = held.tokens, 0, clock()
+    tokens, fresh, began = stored.tokens, 0, clock()
     while batch := list(islice(answers, SHARD)):
         _save(batch, folder / f"{number:05d}.safetensors", writing.layers)
         number, fresh = number + 1, fresh + sum(len(a.tokens) - len(a.prompt.tokens) for a in batch)
-        held.refresh()
-        now = clock()
-        facts = {"answers": len(held.rows), "tokens": tokens + fresh, "seconds": now}
-        yield facts | {"tokens_per_second": fresh / max(1e-9, now - began)}
+        stored.refresh()
+        seconds = clock()
+        facts = {"answers": len(stored.rows), "tokens": tokens + fresh, "seconds": seconds}
+        yield facts | {"tokens_per_second": fresh / max(1e-9, seconds - began)}
 
 
 def _save(answers: Sequence[TrainingExample], path: Path, layers: Sequence[int]) -> None:
     rows = [
         {
-            "id": one.prompt.id,
-            "flavour": one.prompt.flavour,
-            "temperature": one.temperature,
-            "looped": loops(one.tokens[len(one.prompt.tokens) :].tolist()),
-            "prompt": len(one.prompt.tokens),
-            "length": len(one.tokens),
+            "id": answer.prompt.id,
+            "flavour": answer.prompt.flavour,
+            "temperature": answer.temperature,
+            "looped": loops(answer.tokens[len(answer.prompt.tokens) :].tolist()),
+            "prompt": len(answer.prompt.tokens),
+            "length": len(answer.tokens),
         }
-        for one in answers
+        for answer in answers
     ]
-    tensors = {name: torch.cat([getattr(one, name) for one in answers]) for name in TENSORS}
+    tensors = {name: torch.cat([getattr(answer, name) for answer in answers]) for name in TENSORS}
     with replacing(path) as fresh:
         header = {"layers": list(layers), "rows": rows}
         save_file(tensors, fresh, metadata={HEADER: json.dumps(header)})
@@ -213,7 +213,7 @@ def _one_by_one(
         if len(ids) < first + LEAST and not going():
             return
         logits, features = target.start(writing.layers).score(ids)
-        top_ids, top_logs = (part.cpu() for part in _top(_allowed(logits, target)))
+        top_ids, top_logs = (tensor.cpu() for tensor in _top(_allowed(logits, target)))
         top_logs[: first - 1] = -torch.inf
         states = torch.zeros(len(ids), 0) if features is None else features
         states = states.view(len(ids), -1, width).to("cpu", torch.bfloat16)
@@ -235,7 +235,7 @@ class _Slots:
         self._top_ids = torch.zeros(slots, room, top, dtype=torch.int32, device=device)
         self._top_logs = torch.zeros(slots, room, top, dtype=torch.float16, device=device)
         self.lengths = torch.zeros(slots, dtype=torch.long, device=device)  # tokens that were read
-        self._every = torch.arange(slots, device=device)
+        self._all_slots = torch.arange(slots, device=device)
 
     def read(self, slots: Sequence[int], texts: Sequence[Sequence[int]]) -> Tensor:
         """Read prompts into slots; returns the logits after them, ``[n, V]``."""
@@ -247,33 +247,33 @@ class _Slots:
             self._keys[layer, where, :, :end], self._values[layer, where, :, :end] = k, v
             return causal(layer, q, k, v)
 
-        _, found = self.model.decode(rows, slice(0, end), read, layers=self._layers, last=0)
-        self._store(found, (where[:, None], torch.arange(end, device=device)))
+        _, states = self.model.decode(rows, slice(0, end), read, layers=self._layers, last=0)
+        self._store(states, (where[:, None], torch.arange(end, device=device)))
         self._top_logs[where] = -torch.inf
         self.lengths[where] = ends
-        return self._logits(where, ends - 1, found[-1][self._every[: len(slots)], ends - 1])
+        return self._logits(where, ends - 1, states[-1][self._all_slots[: len(slots)], ends - 1])
 
     def step(self, last: Tensor) -> Tensor:
         """Read the token ``last [slots]`` of each text; returns the logits ``[slots, V]``."""
-        every, lengths = self._every, self.lengths
+        slots, lengths = self._all_slots, self.lengths
         reach = min(self._keys.shape[3], -(-(int(lengths.max()) + 1) // 16) * 16)
-        mask = (torch.arange(reach, device=every.device) <= lengths[:, None])[:, None, None]
+        mask = (torch.arange(reach, device=slots.device) <= lengths[:, None])[:, None, None]
 
         def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             keys, values = self._keys[layer], self._values[layer]
-            keys[every, :, lengths], values[every, :, lengths] = k[:, :, 0], v[:, :, 0]
+            keys[slots, :, lengths], values[slots, :, lengths] = k[:, :, 0], v[:, :, 0]
             return attend(q, keys[:, :, :reach], values[:, :, :reach], mask)
 
         positions = lengths[:, None]
-        _, found = self.model.decode(last[:, None], positions, read, layers=self._layers, last=0)
-        self._store(found, (every[:, None], lengths[:, None]))
+        _, states = self.model.decode(last[:, None], positions, read, layers=self._layers, last=0)
+        self._store(states, (slots[:, None], lengths[:, None]))
         self.lengths = lengths + 1
-        return self._logits(every, lengths, found[-1][:, 0])
+        return self._logits(slots, lengths, states[-1][:, 0])
 
-    def _store(self, found: Sequence[Tensor], where: tuple[Tensor, Tensor]) -> None:
+    def _store(self, states: Sequence[Tensor], where: tuple[Tensor, Tensor]) -> None:
         """Store the outputs ``[n, L, W]`` of the requested layers."""
-        if len(found) > 1:
-            self._features[where] = torch.stack([*found[:-1]], 2).to(torch.bfloat16)
+        if len(states) > 1:
+            self._features[where] = torch.stack([*states[:-1]], 2).to(torch.bfloat16)
 
     def _logits(self, slots: Tensor, positions: Tensor, states: Tensor) -> Tensor:
         """The logits of ``states [n, W]``; stores the best."""
@@ -283,7 +283,7 @@ class _Slots:
 
     def take(self, slot: int, prompt: EncodedPrompt, temperature: float, ids: Sequence[int]) -> TrainingExample:
         """The answer in a slot, whose text is ``ids``."""
-        stored = (part[slot, : len(ids)].cpu().clone() for part in (self._features, self._top_ids, self._top_logs))
+        stored = (tensor[slot, : len(ids)].cpu().clone() for tensor in (self._features, self._top_ids, self._top_logs))
         return TrainingExample(prompt, temperature, torch.tensor(list(ids), dtype=torch.int32), *stored)
 
 
@@ -301,20 +301,20 @@ def write_together(
     count, device = min(writing.slots, len(prompts)), target.model.device
     longest = max(len(prompt.tokens) for prompt, _ in prompts)
     room = min(target.context, longest + writing.new_tokens)
-    held = _Slots(target, writing.layers, count, room)
+    pool = _Slots(target, writing.layers, count, room)
     waiting, texts = iter(prompts), dict[int, tuple[EncodedPrompt, float, list[int]]]()
     last, temperatures = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
     free = list(range(count))
 
     def begin() -> None:
         """Fill free slots with the next prompts."""
-        given, most = list(zip(free, waiting, strict=False)), TOGETHER[device.type]
-        del free[: len(given)]
-        for group in (given[i : i + most] for i in range(0, len(given), most)):
+        begun, most = list(zip(free, waiting, strict=False)), TOGETHER[device.type]
+        del free[: len(begun)]
+        for group in (begun[i : i + most] for i in range(0, len(begun), most)):
             if not going():
                 return
             slots = [slot for slot, _ in group]
-            logits = held.read(slots, [prompt.tokens for _, (prompt, _) in group])
+            logits = pool.read(slots, [prompt.tokens for _, (prompt, _) in group])
             temperatures[slots] = torch.tensor([temperature for _, (_, temperature) in group], device=device)
             last[slots] = drawn = _draw(logits, temperatures[slots], generator)
             for (slot, (prompt, temperature)), token in zip(group, drawn.tolist(), strict=True):
@@ -322,11 +322,11 @@ def write_together(
 
     begin()
     while texts and going():
-        held.lengths[free] = 0  # an empty slot's results are ignored
-        last.copy_(_draw(held.step(last), temperatures, generator))
+        pool.lengths[free] = 0  # an empty slot's results are ignored
+        last.copy_(_draw(pool.step(last), temperatures, generator))
         ended = [slot for slot, (prompt, _, ids) in texts.items() if _over(ids, len(prompt.tokens), room, writing)]
         for slot in ended:
-            yield held.take(slot, *texts.pop(slot))
+            yield pool.take(slot, *texts.pop(slot))
         tokens = last.tolist()
         for slot, (_, _, ids) in texts.items():
             ids.append(tokens[slot])
@@ -335,7 +335,7 @@ def write_together(
             begin()
     for slot, (prompt, temperature, ids) in texts.items():
         if len(ids) - 1 >= len(prompt.tokens) + LEAST:
-            yield held.take(slot, prompt, temperature, ids[:-1])
+            yield pool.take(slot, prompt, temperature, ids[:-1])
 
 
 # Reading.
@@ -344,8 +344,8 @@ def write_together(
 @torch.no_grad()
 def read_states(model: CausalLM, tokens: Tensor, layers: Sequence[int]) -> Tensor:
     """The outputs of ``layers`` at ``tokens [B, L]``, ``[B, L, F, W]`` bf16, computed again."""
-    _, found = model.decode(tokens, slice(0, tokens.shape[1]), causal, layers=layers, last=0)
-    return torch.stack(found, 2).to(torch.bfloat16)
+    _, states = model.decode(tokens, slice(0, tokens.shape[1]), causal, layers=layers, last=0)
+    return torch.stack(states, 2).to(torch.bfloat16)
 
 
 class ShardRow(NamedTuple):
@@ -380,18 +380,18 @@ class Batch(NamedTuple):
     prompts: Tensor  # [B] tokens of each prompt
 
     def to(self, device: torch.device) -> Batch:
-        return Batch(*(part.to(device) for part in self))
+        return Batch(*(tensor.to(device) for tensor in self))
 
 
 def batch_of(answers: Sequence[TrainingExample]) -> Batch:
-    lengths = [len(one.tokens) for one in answers]
+    lengths = [len(answer.tokens) for answer in answers]
 
     def padded(name: str, fill: float) -> Tensor:
-        parts: list[Tensor] = [getattr(one, name) for one in answers]
-        whole = parts[0].new_full((len(parts), max(lengths), *parts[0].shape[1:]), fill)
-        for line, part in zip(whole, parts, strict=True):
-            line[: len(part)] = part
-        return whole
+        tensors: list[Tensor] = [getattr(answer, name) for answer in answers]
+        stacked = tensors[0].new_full((len(tensors), max(lengths), *tensors[0].shape[1:]), fill)
+        for row, tensor in zip(stacked, tensors, strict=True):
+            row[: len(tensor)] = tensor
+        return stacked
 
     return Batch(
         padded("tokens", 0).long(),
@@ -399,7 +399,7 @@ def batch_of(answers: Sequence[TrainingExample]) -> Batch:
         padded("top_ids", 0).long(),
         padded("top_logs", -torch.inf),
         torch.tensor(lengths),
-        torch.tensor([len(one.prompt.tokens) for one in answers]),
+        torch.tensor([len(answer.prompt.tokens) for answer in answers]),
     )
 
 
@@ -457,9 +457,9 @@ class Answers:
         row = self.rows[0]
         tokens = self.whole(row)[: row.prompt + CHECKED]
         if same := max(tokens) < target.vocab_size:
-            batch, known = self.batch([row]), slice(row.prompt - 1, len(tokens))
-            logs = _allowed(target.start().score(tokens).logits[known], target).log_softmax(-1).cpu()
-            ids, away = batch.top_ids[0, known], logs.gather(-1, batch.top_ids[0, known]) - batch.top_logs[0, known]
+            batch, span = self.batch([row]), slice(row.prompt - 1, len(tokens))
+            logs = _allowed(target.start().score(tokens).logits[span], target).log_softmax(-1).cpu()
+            ids, away = batch.top_ids[0, span], logs.gather(-1, batch.top_ids[0, span]) - batch.top_logs[0, span]
             same = float(away.abs().median()) < ALIKE and float((logs.argmax(-1) == ids[:, 0]).float().mean()) > 0.7
         if not same:
             what = f"The answers in {shown(self.folder)} were written by another target."
@@ -471,14 +471,14 @@ class Answers:
 
     def whole(self, row: ShardRow) -> list[int]:
         """The tokens of an answer with its prompt."""
-        found: list[int] = self._open[row.shard][0]["tokens"][row.first : row.end].tolist()
-        return found
+        tokens: list[int] = self._open[row.shard][0]["tokens"][row.first : row.end].tolist()
+        return tokens
 
     def batch(self, rows: Sequence[ShardRow]) -> Batch:
         return batch_of([self._read(row) for row in rows])
 
     def _read(self, row: ShardRow) -> TrainingExample:
         tensors, columns = self._open[row.shard]
-        parts = {name: tensors[name][row.first : row.end] for name in TENSORS}
-        prompt = EncodedPrompt(row.prompt_id, row.flavour, tuple(parts["tokens"][: row.prompt].tolist()))
-        return TrainingExample(prompt, row.temperature, **parts | {"features": parts["features"][:, columns]})
+        fields = {name: tensors[name][row.first : row.end] for name in TENSORS}
+        prompt = EncodedPrompt(row.prompt_id, row.flavour, tuple(fields["tokens"][: row.prompt].tolist()))
+        return TrainingExample(prompt, row.temperature, **fields | {"features": fields["features"][:, columns]})

@@ -34,23 +34,23 @@ def totals(run: Path) -> tuple[int, int, float]:
 
 def last_scores(run: Path, prefix: str) -> dict[str, float]:
     """The last measured scores whose names begin with ``prefix``, by the rest of their names."""
-    found: dict[str, float] = {}
+    last: dict[str, float] = {}
     for event in read_metrics(run):
         scores = event.get("scores", {})
-        own = {k.removeprefix(prefix): v for k, v in scores.items() if k.startswith(prefix)}
-        found = own or found
-    return found
+        matching = {k.removeprefix(prefix): v for k, v in scores.items() if k.startswith(prefix)}
+        last = matching or last
+    return last
 
 
 def curve_of(run: Path) -> Curve:
     """Steps done and mean scores at every measurement. Where a step was measured twice (a resumed
     run, or weights that were averaged at the end) the last result holds."""
-    found: dict[int, dict[str, float]] = {}
+    by_step: dict[int, dict[str, float]] = {}
     for event in read_metrics(run):
         means = {name: round(value, 4) for name, value in event.get("scores", {}).items() if name.endswith("mean")}
         if means:
-            found[event["step"]] = means
-    points = sorted(found.items())
+            by_step[event["step"]] = means
+    points = sorted(by_step.items())
     if len(points) > MOST:
         points = [points[round(i * (len(points) - 1) / (MOST - 1))] for i in range(MOST)]
     return tuple(points)

@@ -136,22 +136,22 @@ class DrafterTraining:
 
     def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
         """Those to learn from, in random order, and others on which τ is measured."""
-        plain, held = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
+        plain, saved = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
 
         def read(lines: Sequence[texts.Prompt]) -> list[EncodedPrompt]:
             return encode_prompts(lines, lambda text: self.engine.encode(text, plain), longest=self.settings.longest)
 
-        every = read(prompts)
+        encoded = read(prompts)
         if valid:
             chosen = spread(read(valid), HELD_OUT)
-        elif held.exists():
-            chosen = msgspec.json.decode(held.read_bytes(), type=list[EncodedPrompt])
+        elif saved.exists():
+            chosen = msgspec.json.decode(saved.read_bytes(), type=list[EncodedPrompt])
         else:
-            chosen = spread(every, min(HELD_OUT, len(every) // 8))
-        self._never = {one.id for one in chosen}
-        order = np.random.default_rng(self.settings.seed).permutation(len(every))
-        self.prompts = [every[i] for i in order if every[i].id not in self._never]
-        self.held_out = chosen or every[:1]
+            chosen = spread(encoded, min(HELD_OUT, len(encoded) // 8))
+        self._never = {prompt.id for prompt in chosen}
+        order = np.random.default_rng(self.settings.seed).permutation(len(encoded))
+        self.prompts = [encoded[i] for i in order if encoded[i].id not in self._never]
+        self.held_out = chosen or encoded[:1]
 
     def events(self) -> Iterator[LogLine]:
         """Write answers, then train; every event is in the run's log, too.
@@ -173,8 +173,8 @@ class DrafterTraining:
         settings, until = self.settings, self.total * self.settings.answering
         before, began = self.answering, now(self.device)
         layers = self.layers if self._stores else ()
-        if (held := Answers(self.folder, layers)).rows:
-            held.check(self.target)
+        if (stored := Answers(self.folder, layers)).rows:
+            stored.check(self.target)
         writing = Writing(
             layers=layers,
             ends=self.engine.ends,
@@ -202,15 +202,15 @@ class DrafterTraining:
         trainer = Trainer(learner.model, self.run, rate=settings.rate)
         if state is not None:
             trainer.restore(state)
-        kept = {"words": learner.words.ids.tolist(), "released": getattr(learner.model, "released", {})}
+        extra = {"words": learner.words.ids.tolist(), "released": getattr(learner.model, "released", {})}
         batches, budget = self._batches(answers, trainer.step), max(0.0, self.total - self.answering)
         saved = measured = self.training = trainer.seconds
         with ThreadPoolExecutor(1) as reader:
             coming = reader.submit(next, batches)
             while trainer.seconds < budget and not self.stopped():
-                left = 1 - trainer.seconds / budget
-                falling = settings.finish > left
-                rate = min(1.0, (trainer.step + 1) / WARMUP) * (left / settings.finish if falling else 1.0)
+                remaining = 1 - trainer.seconds / budget
+                falling = settings.finish > remaining
+                rate = min(1.0, (trainer.step + 1) / WARMUP) * (remaining / settings.finish if falling else 1.0)
 
                 def loss(finishing: bool = falling) -> tuple[torch.Tensor, int]:
                     nonlocal coming
@@ -219,8 +219,8 @@ class DrafterTraining:
                     if not self._stores:
                         batch = batch._replace(features=read_states(self.target.model, batch.tokens, self.read))
                     generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + trainer.step)
-                    found = learner.loss(batch, generator, finishing=finishing)
-                    return found, int((batch.lengths - batch.prompts).sum())
+                    value = learner.loss(batch, generator, finishing=finishing)
+                    return value, int((batch.lengths - batch.prompts).sum())
 
                 yield trainer.learn(loss, rate)
                 self.training = trainer.seconds
@@ -229,8 +229,8 @@ class DrafterTraining:
                     yield from self._measured(trainer)
                 if trainer.seconds - saved >= SAVE:
                     saved = trainer.seconds
-                    yield trainer.save(**kept)
-        yield trainer.save(**kept)
+                    yield trainer.save(**extra)
+        yield trainer.save(**extra)
         yield from self._measured(trainer)
 
     def _begin(self, answers: Answers, state: dict[str, Any] | None) -> Learner:
@@ -279,7 +279,7 @@ class DrafterTraining:
         gamma, new = self.settings.block, min(MEASURED, self.settings.new_tokens)
         runs = list(decode_greedily(self.engine, drafter, prompts, gamma, new, self.stopped))
         self._looping |= {prompt.id for prompt, _, looping in runs if looping}
-        return {} if self.stopped() else tau_by_flavour((one, found) for one, found, looping in runs if not looping)
+        return {} if self.stopped() else tau_by_flavour((prompt, run) for prompt, run, looping in runs if not looping)
 
     def finish(self) -> Path | None:
         """Export the drafter and its card; returns the card's path, or None if nothing was trained.
@@ -319,7 +319,7 @@ class DrafterTraining:
         learnt = (
             f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` "
             f"({answers.tokens:,} tokens) in {pair.placement.dtype_name}, at temperatures "
-            f"{', '.join(f'{one:g}' for one in settings.temperatures)}."
+            f"{', '.join(f'{temperature:g}' for temperature in settings.temperatures)}."
         )
         words = command(self.argv)
         facts: Any = {"corpus": self._corpus, "seed": settings.seed, "command": words}
@@ -357,10 +357,10 @@ def decode_greedily(
 
 def tau_by_flavour(runs: Iterable[tuple[EncodedPrompt, Metrics]]) -> dict[str, float]:
     """τ by flavour and its mean over flavours, as :data:`SCORE` names them."""
-    found = dict[str, Metrics]()
+    totals = dict[str, Metrics]()
     for prompt, metrics in runs:
-        found[prompt.flavour] = found.get(prompt.flavour, Metrics()) + metrics
-    scores = {flavour: metrics.tau for flavour, metrics in sorted(found.items()) if metrics.tau}
+        totals[prompt.flavour] = totals.get(prompt.flavour, Metrics()) + metrics
+    scores = {flavour: metrics.tau for flavour, metrics in sorted(totals.items()) if metrics.tau}
     return {SCORE + name: value for name, value in with_mean(scores).items()} if scores else {}
 
 
@@ -373,11 +373,11 @@ def spread(prompts: Sequence[EncodedPrompt], most: int) -> list[EncodedPrompt]:
     flavours: dict[str, list[EncodedPrompt]] = {}
     for prompt in prompts:
         flavours.setdefault(prompt.flavour, []).append(prompt)
-    found = []
-    for own in flavours.values():
-        count = min(len(own), max(1, most // len(flavours)))
-        found += [own[i * len(own) // count] for i in range(count)]
-    return found[:most]
+    chosen = []
+    for group in flavours.values():
+        count = min(len(group), max(1, most // len(flavours)))
+        chosen += [group[i * len(group) // count] for i in range(count)]
+    return chosen[:most]
 
 
 def choose_mask(engine: Engine, prompts: Sequence[EncodedPrompt]) -> int:
@@ -388,6 +388,6 @@ def choose_mask(engine: Engine, prompts: Sequence[EncodedPrompt]) -> int:
     used = {*engine.ends, *(token for prompt in prompts for token in prompt.tokens)}
     used |= set((norms <= 0.01 * norms.median()).nonzero()[:, 0].tolist())
     roles, added = {*tokenizer.all_special_ids}, sorted(tokenizer.added_tokens_decoder.items())
-    special = [token for token, one in added if one.special and token not in roles]
+    special = [token for token, entry in added if entry.special and token not in roles]
     candidates = [tokenizer.mask_token_id, *special, *range(len(norms) - 1, -1, -1)]
-    return next(int(one) for one in candidates if one in range(len(norms)) and one not in used)
+    return next(int(token) for token in candidates if token in range(len(norms)) and token not in used)

@@ -71,10 +71,10 @@ class DraftVocab(NamedTuple):
     def of(cls, ids: Sequence[int], target: Vocabulary) -> DraftVocab:
         """Those with the ids of ``target``."""
         rows = target.read_rows()
-        found = torch.tensor(ids, device=rows.device)
+        index = torch.tensor(ids, device=rows.device)
         inverse = torch.full((len(rows),), -1, device=rows.device)
-        inverse[found] = torch.arange(len(found), device=rows.device)
-        return cls(found, inverse, rows[found])
+        inverse[index] = torch.arange(len(index), device=rows.device)
+        return cls(index, inverse, rows[index])
 
     def first(self, count: int) -> DraftVocab:
         """The ``count`` most frequent ones."""
@@ -87,9 +87,9 @@ def frequent_words(
 ) -> list[int]:
     """At most ``count`` ids of a ``vocabulary``, the most frequent first, without the id ``never``.
     Prompts count a little: their words are likely to come up in answers."""
-    seen = collections.Counter(itertools.chain.from_iterable(answers))
+    answered = collections.Counter(itertools.chain.from_iterable(answers))
     prompted = collections.Counter(itertools.chain.from_iterable(prompts))
-    scores = {t: seen[t] + IN_PROMPT * prompted[t] for t in range(vocabulary) if t != never}
+    scores = {t: answered[t] + IN_PROMPT * prompted[t] for t in range(vocabulary) if t != never}
     return sorted(scores, key=lambda token: -scores[token])[:count]
 
 
@@ -160,8 +160,8 @@ class BlockLearner(Learner):
         first = batch.prompts - 1  # the prompt's last token is the first anchor
         plan: Any = {"count": settings.anchors, "size": size, "whole": settings.whole, "generator": generator}
         blocks = draw_blocks(batch.tokens, batch.lengths, first, **plan)
-        given = batch.features.flatten(2), self._embed, generator
-        where, states, before = draft_states(self.model, blocks, *given, alone=ALONE)
+        inputs = batch.features.flatten(2), self._embed, generator
+        where, states, before = draft_states(self.model, blocks, *inputs, alone=ALONE)
         values, logs = losses.top_loss(
             states,
             words.rows,
@@ -187,17 +187,17 @@ class BlockLearner(Learner):
 
     def export(self, folder: Path) -> None:
         """In the layout of vLLM's speculators."""
-        known, tensors = (self.words.inverse >= 0).cpu(), dict(self.model.state_dict())
-        ids = known.nonzero()[:, 0]
+        included, tensors = (self.words.inverse >= 0).cpu(), dict(self.model.state_dict())
+        ids = included.nonzero()[:, 0]
         if self.settings.tables:
             rows = self.words.rows[self.words.ids.argsort()]
             tensors |= {"embed_tokens.weight": self.embedding, "lm_head.weight": rows}
-        maps = {"d2t": ids - torch.arange(len(ids)), "t2d": known} if len(ids) < len(known) else {}
+        maps = {"d2t": ids - torch.arange(len(ids)), "t2d": included} if len(ids) < len(included) else {}
         write_folder(folder, self.model.released, tensors, tables=maps)
 
     @property
     def about(self) -> str:
-        layers, count, every = ", ".join(map(str, self.layers)), len(self.words.ids), len(self.words.inverse)
+        layers, count, total = ", ".join(map(str, self.layers)), len(self.words.ids), len(self.words.inverse)
         markov = vllm = ""
         if self.settings.markov:
             markov = " With its Markov head a token depends on the one before it."
@@ -208,7 +208,7 @@ class BlockLearner(Learner):
         return (
             f"A block-diffusion drafter (DFlash, arXiv 2602.06036) of {self.settings.block} tokens "
             f"at a time. It reads layers {layers} of the target (0 is the first) and uses the "
-            f"target's embedding and output head, of which it has {count:,} of {every:,} "
+            f"target's embedding and output head, of which it has {count:,} of {total:,} "
             f"words.{markov}\n\nLayout: `DFlashSpeculator` of vLLM's speculators, whose classes "
             f"(commit {SPECULATORS}) read such a config.json, have the same names and shapes, and "
             f"compute the same hidden states. {self._checked}{vllm}"
@@ -231,13 +231,13 @@ class EagleLearner(Learner):
         ids, probs = words.inverse[batch.top_ids[behind]], batch.top_logs[behind].float().exp()
         nothing, feature = ids.new_full((len(ids),), -1), states[behind].float()
         shape = (PASSES - 1, len(states), states.shape[1] - 2, 1)
-        own = (torch.rand(shape, generator=generator) < OWN).to(self.device)
+        use_own = (torch.rand(shape, generator=generator) < OWN).to(self.device)
         embedded = self._embed(batch.tokens[:, 1:])
         loss = torch.zeros((), device=self.device)
         with autocast(self.device):
-            readings = list(eagle_readings(self.model, embedded, states.to(embedded), own))
-        for found in readings:
-            rows = found[where].float()
+            readings = list(eagle_readings(self.model, embedded, states.to(embedded), use_own))
+        for reading in readings:
+            rows = reading[where].float()
             values, _ = losses.top_loss(rows, words.rows, nothing, ids, probs, tv=tv)
             loss = loss + values.mean() + FEATURE * F.smooth_l1_loss(rows, feature)
         return loss / PASSES
@@ -293,8 +293,8 @@ def draw_blocks(
         end: the id that ends a text where rows hold several.
     """
 
-    def uniform(*more: int) -> Tensor:
-        return torch.rand(len(tokens), count, *more, generator=generator).to(tokens.device)
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(len(tokens), count, *shape, generator=generator).to(tokens.device)
 
     first = first[:, None]
     room = (lengths[:, None] - 1 - first).clamp_min(1)
@@ -331,7 +331,7 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
     mask = torch.cat([before, itself], -1)[:, None]
 
     def read(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = (torch.cat(both, 2) for both in zip(context[index], (k, v), strict=True))
+        keys, values = (torch.cat(halves, 2) for halves in zip(context[index], (k, v), strict=True))
         return attend(q, keys, values, mask)
 
     return model.denoise(embeddings, model.rope(positions), read)
@@ -362,29 +362,29 @@ def draft_states(
     where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
     states = hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
     if model.markov is not None:
-        own = torch.rand(len(states), 1, generator=generator).to(states.device) < alone
+        unchained = torch.rand(len(states), 1, generator=generator).to(states.device) < alone
         chained = model.markov(states, embed(blocks.text[..., :-1][where]).float())
-        states = torch.where(own, states, chained)
+        states = torch.where(unchained, states, chained)
     # Slot j behind an anchor at a stands for token a + j, predicted from the state at a + j − 1.
     return where, states, (where[0], blocks.anchors[where[:2]] + where[2])
 
 
-def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, own: Tensor) -> Iterator[Tensor]:
+def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, use_own: Tensor) -> Iterator[Tensor]:
     """The features ``[B, L − 1, W]`` that the head predicts, reading by reading.
 
     Args:
         embeddings: ``[B, L − 1, W]`` of tokens 2 .. L.
         states: ``[B, L, W]`` the target's features.
-        own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading is given the head's own feature. A
+        use_own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading is given the head's own feature. A
             feature that the head predicted belongs one token later.
     """
-    given = states[:, :-1]
-    found = head(embeddings, given)
-    yield found
-    for mixed in own:
-        given = torch.cat([states[:, :1], torch.where(mixed, found[:, :-1], states[:, 1:-1].to(found))], 1)
-        found = head(embeddings, given)
-        yield found
+    inputs = states[:, :-1]
+    predicted = head(embeddings, inputs)
+    yield predicted
+    for mixed in use_own:
+        inputs = torch.cat([states[:, :1], torch.where(mixed, predicted[:, :-1], states[:, 1:-1].to(predicted))], 1)
+        predicted = head(embeddings, inputs)
+        yield predicted
 
 
 # New drafters.
@@ -468,6 +468,6 @@ def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
         width = config.hidden_size
         head.fc.weight[:, :width] *= 0.1
         head.fc.weight[:, width:] = torch.eye(width)
-        for last in (head.layers[0].self_attn.o_proj, head.layers[0].mlp.down_proj):
-            last.weight.mul_(0.1)
+        for projection in (head.layers[0].self_attn.o_proj, head.layers[0].mlp.down_proj):
+            projection.weight.mul_(0.1)
     return head

@@ -58,15 +58,15 @@ def top_loss(
     """
     parts, logs, rows = [], [], rows or ROWS[hidden.device.type]
     with torch.no_grad():
-        chunks = (torch.split(part, rows) for part in (hidden.to(table.dtype), labels, ids, probs.float()))
+        chunks = (torch.split(tensor, rows) for tensor in (hidden.to(table.dtype), labels, ids, probs.float()))
         for low, label, top, p in zip(*chunks, strict=True):
             log_q = torch.log_softmax((low @ table.T).float(), -1)
             has, label = (label >= 0)[:, None], label.clamp_min(0)[:, None]
             p, top = p * (top >= 0), top.clamp_min(0)
             mass = p.sum(-1, keepdim=True)
-            known = mass > 1e-3
-            hard = has * torch.where(known, 0.5, 1.0)
-            soft = known * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], the rest of ``hard``
+            has_target = mass > 1e-3
+            hard = has * torch.where(has_target, 0.5, 1.0)
+            soft = has_target * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], the rest of ``hard``
             log_top, log_label = log_q.gather(-1, top), log_q.gather(-1, label)
             q_top = log_top.exp()
             entropy = -(soft * log_top).sum(-1, keepdim=True) - hard * log_label

@@ -50,8 +50,8 @@ class Muon(torch.optim.Optimizer):
             for weight in group["params"]:
                 if weight.grad is None:
                     continue
-                held = self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
-                held.lerp_(weight.grad, 1 - momentum)
-                update = orthogonal(weight.grad.lerp(held, momentum))
+                buffer = self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
+                buffer.lerp_(weight.grad, 1 - momentum)
+                update = orthogonal(weight.grad.lerp(buffer, momentum))
                 longer = max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5
                 weight.mul_(1 - rate * group["weight_decay"]).add_(update, alpha=-rate * longer)

@@ -71,8 +71,8 @@ class Trainer:
             group["lr"] = peak * rate
         self.model.train()
         value, tokens = loss()
-        found = float(value.detach())
-        if found != found:
+        scalar = float(value.detach())
+        if scalar != scalar:
             what = f"The loss became NaN at step {self.step}."
             raise SpecDiffError(what, hint="Resume from the last checkpoint with a smaller --rate.")
         torch.autograd.backward(value)
@@ -83,16 +83,16 @@ class Trainer:
         took = now(self._device) - began
         self.step, self.seconds, self.tokens = self.step + 1, self.seconds + took, self.tokens + tokens
         speed = tokens / max(1e-9, took)
-        return self.log("step", loss=found, rate=rate, tokens=self.tokens, tokens_per_second=speed)
+        return self.log("step", loss=scalar, rate=rate, tokens=self.tokens, tokens_per_second=speed)
 
     def log(self, kind: str, **facts: Any) -> LogLine:
         """Append an event to the run's log."""
         return log(self.run, {"kind": kind, "step": self.step, "seconds": self.seconds, **facts})
 
-    def save(self, **more: Any) -> LogLine:
-        """Replace the checkpoint by the state of the training, with ``more`` in it."""
+    def save(self, **extra: Any) -> LogLine:
+        """Replace the checkpoint by the state of the training, with ``extra`` in it."""
         optimizers = [optimizer.state_dict() for optimizer in self._optimizers]
-        state = {"model": self.model.state_dict(), "optimizers": optimizers, **more}
+        state = {"model": self.model.state_dict(), "optimizers": optimizers, **extra}
         with replacing(self.checkpoint) as fresh:
             torch.save({**state, "step": self.step, "seconds": self.seconds, "tokens": self.tokens}, fresh)
         return self.log("saved", tokens=self.tokens)
