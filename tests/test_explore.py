@@ -303,7 +303,7 @@ def test_a_method_leads_at_another_temperature_only_where_it_was_measured() -> N
         return [{"method": name, "short": name, "speedup": 2.0} for name in names]
 
     assert conclusion({0.0: rows("a", "b"), 1.0: rows("b")})[1] == []
-    assert conclusion({0.0: rows("a", "b"), 1.0: rows("a")})[1] == ["The same method leads at both temperatures."]
+    assert len(conclusion({0.0: rows("a", "b"), 1.0: rows("a")})[1]) == 1, "a leads at both"
     assert "falls from first to place 2 of 2" in conclusion({0.0: rows("a", "b"), 1.0: rows("b", "a")})[1][0]
     even = [{**row, "low": 0.9, "high": 1.1} for row in rows("a")]
     assert len(conclusion({0.0: even})[1]) == 1, "at one temperature once"

@@ -83,7 +83,7 @@ def _one_pass() -> str:
 
 def _gamma() -> str:
     sentences = []
-    for stem in MAPS:
+    for stem in reversed(MAPS):  # the lesson shows the embedded pair
         few, many = (row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem).rows)))
         sentences.append(
             f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at "

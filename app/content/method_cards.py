@@ -73,7 +73,7 @@ def card(method: Method, pair: str) -> str:
     facts = element(
         "dl",
         *(element("dt", text="Why it is exact"), element("dd", text=method.exact)),
-        *(element("dt", text="Training cost"), element("dd", text=cost(spec))),
+        *(element("dt", text=f"Training cost ({find_pair(pair).short})"), element("dd", text=cost(spec))),
     )
     return element(
         "article",

@@ -191,7 +191,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
         quickest = min(others, key=lambda name: others[name]["seconds"])
         goal = max((row["accuracy"] for row in rows if row["method"] == "vanilla" and not row["used_up"]), default=0.0)
         slow, fast = (seconds_to(rows, name, goal) for name in ("vanilla", quickest))
-        if goal and slow and fast:
+        apart = separated(rows)
+        if apart and goal and slow and fast:
             answer = (
                 f"To get {percent(goal)} of the problems right, vanilla needs {_lasting(slow)} per problem and "
                 f"{label[quickest]} needs {_lasting(fast)}."
@@ -202,7 +203,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 f"{_lasting(others[quickest]['seconds'])} with {label[quickest]}."
             )
         planned = len(facts["problems"]) * self.attempts
-        if not separated(rows) and all(result["attempts"] == planned for result in (vanilla, *others.values())):
+        if not apart and all(result["attempts"] == planned for result in (vanilla, *others.values())):
             answer += (
                 f" These {len(facts['problems'])} problems can’t separate the methods: at every budget, each "
                 "interval overlaps vanilla’s. More problems or attempts would narrow the intervals."
@@ -214,7 +215,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
             "all": "The whole solution was given, and the target only had to finish the text"
             + (": a model this small cannot calculate." if small else "."),
             "most": "All lines of the solution but the last were given.",
-            "none": "No solution was given" + (": a model this small is hardly ever right." if small else "."),
+            "none": "The target had to solve each problem by itself"
+            + (": a model this small is hardly ever right." if small else "."),
         }
         most = [row for row in facts["votes"] if row["method"] == "vanilla"][-1]
         return Report(
@@ -222,8 +224,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
             notes=[
                 "Every method here is lossless, so one attempt should be as accurate as vanilla’s. Only the time per "
                 "attempt, and so the number of attempts within a budget, should differ.",
-                f"Accuracy of one attempt: {'; '.join(single)}. {percent(vanilla['no_answer'])} of vanilla’s attempts "
-                "give no answer, so they don’t vote.",
+                f"Accuracy of one attempt: {'; '.join(single)}. Attempts without an answer don’t vote: "
+                f"{percent(vanilla['no_answer'])} of vanilla’s.",
                 given[facts.get("given", self.given)],
                 f"The bands are wide: with {draw.plural(most['k'], 'attempt')}, vanilla’s {percent(most['accuracy'])} "
                 f"has a 95 % interval of {percent(most['low'])} to {percent(most['high'])} over "

@@ -214,7 +214,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
         return best(cold), ["Only one temperature was measured; the ranking may differ at another."]
     cool, hot = ({row["method"]: row for row in ranked[degree]} for degree in (cold, warm))
     (leader, first), order = next(iter(cool.items())), list(hot)
-    notes = ["The same method leads at both temperatures."] if leader == order[0] else []
+    notes = ["The same method measured highest at both temperatures."] if leader == order[0] else []
     if leader in order[1:] and hot[leader] not in draw.rivals(hot[order[0]], hot.values()):
         rank = order.index(leader)
         notes = [

@@ -300,7 +300,8 @@ def _distances(rows: list[dict[str, Any]]) -> Figure:
     def words(row: draw.Row) -> str:
         return f"{row['rule']}, {row['runs']:,} runs: distance {row['distance']:.4f}<br>p = {row['p_value']:.1g}"
 
-    log = {"type": "log", "dtick": "D2"}
+    ticks = [digit * 10.0**power for power in range(-5, 6) for digit in (1, 2, 5)]
+    log = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks]}
     return Figure(
         key="distances",
         title="Distance to the exact distribution",

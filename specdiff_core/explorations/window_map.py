@@ -169,8 +169,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         return Report(
             answer=""
             if best is None
-            else f"{pair}, {drafter}, temperature {self.temperature:g}: the best window "
-            f"is γ {best['gamma']} with T {best['steps']}, {draw.measured(best)} over vanilla, with "
+            else f"{pair}, {drafter}, temperature {self.temperature:g}: the fastest window "
+            f"measured is γ {best['gamma']} with T {best['steps']}, {draw.measured(best)} over vanilla, with "
             f"τ = {ratio(best['tau'])} tokens per round." + _as_good(best, cells),
             notes=[*notes, *narrow(rows)],
             figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
@@ -190,6 +190,8 @@ def _as_good(best: Row, cells: Sequence[Row]) -> str:
         f"γ {row['gamma']}" + ("" if serial or row["steps"] == best["steps"] else f" with T {row['steps']}")
         for row in draw.rivals(best, cells)
     ]
+    if len(others) + 1 == sum(bool(row.get("speedup")) for row in cells) > 2:
+        return f" The intervals of all {len(others) + 1} windows overlap, so it may be any of them."
     verb = "is" if len(others) == 1 else "are"
     return f" {draw.shortlist(others)} {verb} as good within the intervals." if others else ""
 

@@ -225,7 +225,8 @@ EMBEDDED = PairSpec(
 SMOLLM2 = PairSpec(
     name="smollm2", label="SmolLM2 · 135M", target=published.SMOLLM2.repo, revision=published.SMOLLM2.revision,
     context=published.SMOLLM2.context, chat=True, bf16=True, published=published.SMOLLM2,
-    about="SmolLM2-135M-Instruct by Hugging Face: a real assistant with 135 million parameters. It "
+    about="SmolLM2-135M-Instruct by Hugging Face: a real assistant with 135 million parameters, "
+    "stored in four bits. It "
     "chats, explains and writes short code in English; it often gets facts and sums wrong.",
     drafters=(
         _shipped("smollm2", "block", window=8),
