@@ -33,8 +33,8 @@ def forward(
     context = network.read_features(context_hidden_states)
     fresh, block = context.shape[1], noise_embeds.shape[1]
     if position_ids is None:
-        seen = past_key_values.get_seq_length() if past_key_values is not None else 0
-        position_ids = torch.arange(seen, seen + fresh + block, device=context.device)[None]
+        past = past_key_values.get_seq_length() if past_key_values is not None else 0
+        position_ids = torch.arange(past, past + fresh + block, device=context.device)[None]
     rope = network.rope(position_ids, noise_embeds.dtype)
     positions = position_ids[0, fresh:]
     old = network.context_keys_values(context, at(rope, slice(fresh)))

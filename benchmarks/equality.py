@@ -79,17 +79,17 @@ class EqualityRow(Measured, kw_only=True):
 
 
 @contextmanager
-def changed(model: Any, what: str = "generation_config", **values: Any) -> Iterator[None]:
+def changed(model: Any, attribute: str = "generation_config", **values: Any) -> Iterator[None]:
     """Use a copy of a model's settings with other values inside the body."""
-    kept = getattr(model, what)
-    other = copy.deepcopy(kept)
+    original = getattr(model, attribute)
+    altered = copy.deepcopy(original)
     for name, value in values.items():
-        setattr(other, name, value)
-    setattr(model, what, other)
+        setattr(altered, name, value)
+    setattr(model, attribute, altered)
     try:
         yield
     finally:
-        setattr(model, what, kept)
+        setattr(model, attribute, original)
 
 
 STOCK: WeakKeyDictionary[Engine, dict[str, Any]] = WeakKeyDictionary()
@@ -99,17 +99,17 @@ STOCK: WeakKeyDictionary[Engine, dict[str, Any]] = WeakKeyDictionary()
 def stock_of(engine: Engine, role: str = "target") -> Any:
     """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own module, as
     a reference. Loaded again, and kept, if this lab's network runs them."""
-    kept, pair = STOCK.setdefault(engine, {}), engine.pair
-    if role not in kept:
+    models, pair = STOCK.setdefault(engine, {}), engine.pair
+    if role not in models:
         drafter: Any = pair.drafters.get(role)
-        kept[role] = pair.model if role == "target" else drafter.reader.model
-        if isinstance(kept[role], CausalLM):
+        models[role] = pair.model if role == "target" else drafter.reader.model
+        if isinstance(models[role], CausalLM):
             spec = pair.spec
             source = (spec.target, spec.revision)
             if role != "target":
                 source = (spec.drafter(role).source, spec.drafter(role).revision)
-            kept[role] = load_stock(resolve(*source), pair.placement.dtype, device=pair.placement.device, role=role)
-    return kept[role]
+            models[role] = load_stock(resolve(*source), pair.placement.dtype, device=pair.placement.device, role=role)
+    return models[role]
 
 
 def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) -> tuple[int, ...]:
@@ -117,12 +117,12 @@ def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) 
     last one needs no slot."""
     ids = engine.encode(prompt, config)
     model = stock_of(engine)
-    given = torch.tensor([ids], device=model.device)
+    inputs = torch.tensor([ids], device=model.device)
     count = min(config.max_new_tokens, engine.target.context - len(ids) + 1)
     endless: dict[str, Any] = {"eos_token_id": None, "pad_token_id": 0} if config.ignore_eos else {}
     with changed(model, **endless):
         out: torch.Tensor = model.generate(
-            given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=count, **options
+            inputs, attention_mask=torch.ones_like(inputs), do_sample=False, max_new_tokens=count, **options
         )
     return tuple(out[0, len(ids) :].tolist())
 
@@ -159,7 +159,7 @@ def check_equality(
     base = dataclasses.replace(base, rule=Rule.MATCH)
     with_generate = sorted(range(len(prompts)), key=ranks(prompts).__getitem__)[:generate_prompts]  # of every flavour
 
-    def one(number: int, prompt: Prompt, temperature: float) -> EqualityRow:
+    def compare(number: int, prompt: Prompt, temperature: float) -> EqualityRow:
         shared = dataclasses.replace(base, temperature=temperature, seed=number)
         texts: dict[str, Sequence[int]] = {}
         logits: dict[str, list[Tensor]] = {}
@@ -174,9 +174,9 @@ def check_equality(
             suppress = list(engine.target.suppress) or None
             texts[GENERATE] = generate(engine, prompt.prompt, shared, suppress_tokens=suppress)
         differences = [
-            {"setting": key, "prompt": prompt.id, "temperature": temperature, **found._asdict()}
+            {"setting": key, "prompt": prompt.id, "temperature": temperature, **diff._asdict()}
             for key, text in texts.items()
-            if (found := difference(engine, prompt.prompt, text, vanilla, shared))
+            if (diff := difference(engine, prompt.prompt, text, vanilla, shared))
         ]
         return EqualityRow(
             prompt=prompt.id,
@@ -188,10 +188,10 @@ def check_equality(
             bits=bits,
         )
 
-    others = {"temperatures": list(temperatures), "generate_prompts": generate_prompts}
-    log = RowLog(path, header("equality", engine, prompts, settings, base, **others), EqualityRow)
+    extra = {"temperatures": list(temperatures), "generate_prompts": generate_prompts}
+    log = RowLog(path, header("equality", engine, prompts, settings, base, **extra), EqualityRow)
     todo = {(prompt.id, t): (number, prompt, t) for number, prompt in enumerate(prompts) for t in temperatures}
-    yield from log.fill(todo, lambda run: one(*run))
+    yield from log.fill(todo, lambda run: compare(*run))
 
 
 def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
@@ -204,8 +204,8 @@ def aggregate(rows: Sequence[EqualityRow]) -> dict[str, Any]:
             new = {"setting": key, "temperature": row.temperature, **dict.fromkeys(counts, 0)}
             entry = table.setdefault((key, row.temperature), new)
             different, compared = row.bits.get(key, (0, 0))
-            one = (1, int(key not in parted), compared, different)
-            entry.update((name, entry[name] + value) for name, value in zip(counts, one, strict=True))
+            increments = (1, int(key not in parted), compared, different)
+            entry.update((name, entry[name] + value) for name, value in zip(counts, increments, strict=True))
     return {
         **{name: sum(entry[name] for entry in table.values()) for name in counts},
         "tokens": sum(row.tokens for row in rows),
@@ -230,9 +230,9 @@ class Equality(Tabled, kw_only=True, tag="equality"):
             bits[name][0] += entry["bits_different"]
             bits[name][1] += entry["bits_compared"]
         rows = []
-        for name, found in equal.items():
+        for name, by_temperature in equal.items():
             different, compared = bits[name]
-            row = [name, *(found.get(temperature, "–") for temperature in temperatures)]
+            row = [name, *(by_temperature.get(temperature, "–") for temperature in temperatures)]
             rows.append([*row, f"{different} of {compared}" if compared else "–"])
         named = ((f"{item['setting']} at temperature {item['temperature']:g}", item) for item in numbers["differences"])
         return [

@@ -94,9 +94,9 @@ def product_seconds(engine: Engine, prompt: str, base: DecodeConfig) -> float:
 
     def timed(product: Product, rows: Tensor, residual: Tensor | None = None) -> Tensor:
         clock.start()
-        found = plain(product, rows, residual)
+        result = plain(product, rows, residual)
         spent[-1] += clock.finish()
-        return found
+        return result
 
     ids = engine.encode(prompt, base)
     target.read(ids[:-1])
@@ -142,9 +142,9 @@ def forwards(
         hint = "Name at least one; leave out trees, K drafts, auto, the Markov head and other drafters."
         raise ConfigError(message, field="drafters", hint=hint)
     head = header("forwards", engine, prompts, settings, base)
-    if sweep and (other := [name for name in SAME if getattr(sweep, name) != head[name]]):
+    if sweep and (differing := [name for name in SAME if getattr(sweep, name) != head[name]]):
         hint = "Measure both on one machine, with the same models and settings."
-        raise ConfigError(f"The sweep was measured with another {', '.join(other)}.", field="sweep", hint=hint)
+        raise ConfigError(f"The sweep was measured with another {', '.join(differing)}.", field="sweep", hint=hint)
     windows: dict[str, list[int]] = {}
     for setting in settings:
         windows.setdefault(setting.drafter, []).append(setting.gamma)
@@ -165,8 +165,8 @@ def forwards(
             target_verify=cost.target[setting.gamma + 1],
             draft=cost.drafting(setting.gamma, setting.steps),
         )
-        if found := swept.get(setting.key):
-            passes = msgspec.structs.replace(passes, efficiency=efficiency(passes, found, swept[VANILLA.key]))
+        if measured := swept.get(setting.key):
+            passes = msgspec.structs.replace(passes, efficiency=efficiency(passes, measured, swept[VANILLA.key]))
         entries.append(passes)
     return msgspec.convert({**head, "provenance": provenance, "entries": entries}, Forwards)
 

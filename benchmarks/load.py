@@ -60,9 +60,9 @@ class Met:
                 middle, late = statistics.median(seconds), sorted(seconds)[int(0.95 * (len(seconds) - 1))]
                 lines.append(f"{name:16} median {middle:.2f} s, 95 % {late:.2f} s")
         if self.memory:
-            held = [f"{value / 2**20:.0f}" for value in self.memory]
-            held = held if len(held) < 8 else [*held[:3], "…", *held[-3:]]
-            lines.append(f"memory           {', '.join(held)} MiB after each round")
+            readings = [f"{value / 2**20:.0f}" for value in self.memory]
+            readings = readings if len(readings) < 8 else [*readings[:3], "…", *readings[-3:]]
+            lines.append(f"memory           {', '.join(readings)} MiB after each round")
         return "\n".join([*lines, *self.errors[:5], *self.mixed_up[:5]])
 
     @property
@@ -100,11 +100,11 @@ def wait_for(url: str, process: subprocess.Popen[bytes], pause: float = 0.5) -> 
 
 def memory(process: psutil.Process) -> int:
     """Bytes that the server and its decoder hold."""
-    held = 0
-    for one in (process, *process.children(recursive=True)):
+    resident = 0
+    for proc in (process, *process.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # it has just ended
-            held += one.memory_info().rss
-    return held
+            resident += proc.memory_info().rss
+    return resident
 
 
 async def ask(client: httpx.AsyncClient, endpoint: str, data: list[Any]) -> AsyncGenerator[tuple[str, Any]]:
@@ -153,9 +153,9 @@ def files_of_page(url: str, lesson: str) -> list[str]:
     with browser_page(width=390, height=844) as page:
         page.on("request", lambda request: urls.append(request.url) if request.method == "GET" else None)
         page.goto(f"{url}/?lesson={lesson}")
-        seen = 0
-        while seen != len(urls):  # until it has asked for nothing in two seconds
-            seen = len(urls)
+        requested = 0
+        while requested != len(urls):  # until it has asked for nothing in two seconds
+            requested = len(urls)
             page.wait_for_timeout(2000)
     return [address.removeprefix(url) for address in urls if "/queue/" not in address and address.startswith(url)]
 
@@ -195,11 +195,11 @@ ODD: tuple[Any, ...] = (
 async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
     """Broken calls: each must end in an answer or a plain error, none in a traceback."""
     draw = random.Random(seed)
-    usual = ["Once upon", *settings(8)]
+    valid = ["Once upon", *settings(8)]
 
-    async def some(client: httpx.AsyncClient, count: int) -> None:
+    async def broken(client: httpx.AsyncClient, count: int) -> None:
         for _ in range(count):
-            data: list[Any] = list(usual)
+            data: list[Any] = list(valid)
             for _ in range(draw.randint(1, 4)):
                 data[draw.randrange(len(data))] = draw.choice(ODD)
             body = draw.choice([data, data[: draw.randrange(len(data))], [*data, *ODD], ODD[draw.randrange(len(ODD))]])
@@ -214,8 +214,8 @@ async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
                 met.errors.append(f"{type(error).__name__} for {body!r:.200}: {error}")
 
     async with httpx.AsyncClient(base_url=url, limits=httpx.Limits(max_connections=16)) as client:
-        await asyncio.gather(*(some(client, calls // 16 + (i < calls % 16)) for i in range(16)))
-        async for name, _ in ask(client, "race", usual):
+        await asyncio.gather(*(broken(client, calls // 16 + (i < calls % 16)) for i in range(16)))
+        async for name, _ in ask(client, "race", valid):
             if name == "error":
                 met.errors.append("after all broken calls a plain run fails")
 
@@ -253,8 +253,8 @@ def main(argv: list[str] | None = None) -> int:
 
             asyncio.run(together(round))
             met.memory.append(memory(process))
-            found = f"{len(met.wholes)} answers, {len(met.errors)} errors"
-            print(f"round {round + 1} of {args.rounds}: {found}", flush=True)
+            summary = f"{len(met.wholes)} answers, {len(met.errors)} errors"
+            print(f"round {round + 1} of {args.rounds}: {summary}", flush=True)
         if args.fuzz:
             asyncio.run(fuzz(url, args.fuzz, met))
             met.memory.append(memory(process))

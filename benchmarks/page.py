@@ -61,12 +61,12 @@ def browser_page(width: int = 1440, height: int = 900, idle: bool = False) -> It
     """
     from playwright.sync_api import sync_playwright  # of requirements-dev.txt
 
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
         raise PairUnavailable("No Chromium was found on the PATH.", hint="Install Chromium with your system's tools.")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=found, args=flags)
+        chromium = driver.chromium.launch(executable_path=executable, args=flags)
         for process in psutil.Process().children(recursive=True) if idle else ():
             for thread in process.threads():  # a new one inherits it
                 os.sched_setscheduler(thread.id, os.SCHED_IDLE, os.sched_param(0))
@@ -91,12 +91,12 @@ def first_visit(browser: Any, url: str) -> dict[str, float]:
     began = time.monotonic()
     page.goto(url)
     page.wait_for_function(THERE, timeout=TIMEOUT)
-    found = {"there": time.monotonic() - began, "size": sum(sizes)}
-    found["painted"] = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000")
+    visit = {"there": time.monotonic() - began, "size": sum(sizes)}
+    visit["painted"] = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000")
     page.wait_for_timeout(2000)
-    found["whole"] = sum(sizes)
+    visit["whole"] = sum(sizes)
     context.close()
-    return found
+    return visit
 
 
 def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
@@ -133,18 +133,18 @@ class Alone:
         self.close = remote.close
         self.header = next(e for e in list(self.engine.decode(self.prompt, self.config)) if isinstance(e, RunStarted))
         self.decode()
-        (process,) = (one for one in multiprocessing.active_children() if one.name == "decode" and one.pid)
+        (process,) = (child for child in multiprocessing.active_children() if child.name == "decode" and child.pid)
         self.memory = psutil.Process(process.pid).memory_info().rss / 2**20
 
     def decode(self, threads: int | None = None) -> dict[str, Any]:
         """Both lanes without details, each after the same warm-up as on the page."""
-        found = {}
+        results = {}
         for lane, settings in two_lanes(self.config).items():
             options: dict[str, Any] = {"detail": False, "warm_up": warm_up_of(lane), "threads": threads}
             last = final(self.engine.decode(self.prompt, settings, **options))
             assert last is not None, "a decode ends with Finished or raises"
-            found[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
-        return found
+            results[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
+        return results
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -163,8 +163,8 @@ def median_interval(values: np.ndarray, resamples: int = 2000) -> list[float]:
 
 def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
     """Threads that waited for a processor in the median run, on average; None if not counted."""
-    known = [run["waited"] / run["seconds"] for run in runs if run["waited"] is not None]
-    return median(known) if len(known) == len(runs) else None
+    waited = [run["waited"] / run["seconds"] for run in runs if run["waited"] is not None]
+    return median(waited) if len(waited) == len(runs) else None
 
 
 class Page(Tabled, kw_only=True, tag="page"):
@@ -198,7 +198,7 @@ class Page(Tabled, kw_only=True, tag="page"):
                 ),
             )
         ]
-        held = self.memory_mib
+        memory = self.memory_mib
         costs = []
         for lane, value in self.attached.items():
             low, high = value["interval"]
@@ -216,8 +216,8 @@ class Page(Tabled, kw_only=True, tag="page"):
                 for value in [self.visits]
                 if value
             ),
-            f"The decoding process holds {held['median']:.0f} MiB after a race "
-            f"({bounds(held['low'], held['high'], '.0f')}).",
+            f"The decoding process holds {memory['median']:.0f} MiB after a race "
+            f"({bounds(memory['low'], memory['high'], '.0f')}).",
             "Decode clock with the page attached (every event sent, the browser drawing) over the "
             "clock of the same decode with no page open. The interval is a bootstrap over starts "
             f"and their turns; threads waiting for a processor are medians. {self.turns} turns of "
@@ -293,7 +293,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str], *, idle: bool = Fals
         waiting={lane: {side: waiting([run[lane] for run in runs[side]]) for side in runs} for lane in LANES},
         turns=len(runs["alone"]),
         idle=idle,
-        visits={name: spread([one[name] for one in visits]) for name in visits[0]},
+        visits={name: spread([visit[name] for visit in visits]) for name in visits[0]},
     )
 
 

@@ -161,9 +161,9 @@ def gguf_of(pair: PairSpec) -> Path | None:
 
 def usual_settings(pair: PairSpec) -> list[str]:
     """Keys of the settings with a counterpart in transformers, in the order of :data:`USUAL`."""
-    known = {spec.name: spec for spec in pair.drafters}
-    usual = ((name, *sizes) for name, sizes in USUAL.items() if name in known)
-    return [f"{name}/{known[name].clamp_gamma(gamma)}/{steps}" for name, gamma, steps in usual]
+    drafters = {spec.name: spec for spec in pair.drafters}
+    chosen = ((name, *sizes) for name, sizes in USUAL.items() if name in drafters)
+    return [f"{name}/{drafters[name].clamp_gamma(gamma)}/{steps}" for name, gamma, steps in chosen]
 
 
 def lanes_of(
@@ -180,8 +180,8 @@ def lanes_of(
     for setting in settings:
         drafter = pair.drafter(setting.drafter)
         # transformers has no trees, K drafts or Markov heads
-        alike = setting.shape == "window" and not setting.auto and not drafter.chained
-        calls = CALLS.get(drafter.module, ()) if alike else ()
+        comparable = setting.shape == "window" and not setting.auto and not drafter.chained
+        calls = CALLS.get(drafter.module, ()) if comparable else ()
         calls = tuple(call for call in calls if call.kind != "llama.cpp" or gguf_of(pair))
         for lane in (Lane(setting), *(Lane(setting, call) for call in calls)):
             refusal = lane.refusal
@@ -247,10 +247,10 @@ def one_turn(
     runs = {lane.name: timed(engine, prompt.prompt, base, lane) for lane in in_order(lanes, turn)}
     _, vanilla = runs[VANILLA.name]
     differences = [
-        {"lane": lane.name, "prompt": prompt.id, "repeat": repeat, **found._asdict()}
+        {"lane": lane.name, "prompt": prompt.id, "repeat": repeat, **diff._asdict()}
         for lane in lanes
         if not (lane.call and lane.call.kind == "llama.cpp")
-        and (found := difference(engine, prompt.prompt, runs[lane.name][1], vanilla, base))
+        and (diff := difference(engine, prompt.prompt, runs[lane.name][1], vanilla, base))
     ]
     timings = {lane.name: runs[lane.name][0] for lane in lanes}
     return Turn(prompt=prompt.id, flavour=prompt.flavour, repeat=repeat, lanes=timings, differences=differences)
@@ -278,8 +278,8 @@ def measure_peers(
     from_anchor = {name for name, one in drafters.items() if isinstance(one, BlockDrafter) and not one.network.lead}
     lanes, left_out = lanes_of(engine.pair.spec, settings, from_anchor)
     about = [{"lane": lane.name, "ours": lane.ours.name, "theirs": lane.call is not None} for lane in lanes]
-    others = {"repeats": repeats, "lanes": about, "left_out": left_out}
-    log = RowLog(path, header("peers", engine, prompts, settings, base, **others), Turn)
+    extra = {"repeats": repeats, "lanes": about, "left_out": left_out}
+    log = RowLog(path, header("peers", engine, prompts, settings, base, **extra), Turn)
     todo = {
         (prompt.id, repeat): (prompt, repeat, number)
         for number, (prompt, repeat) in enumerate(itertools.product(prompts, range(repeats)))
@@ -350,15 +350,15 @@ class Peers(Tabled, kw_only=True, tag="peers"):
     def tables(self) -> list[str]:
         numbers = self.result
         lanes = {entry["lane"]: entry for entry in numbers["lanes"]}
-        rows, met = [], set()
+        rows, paired = [], set()
         for theirs in (lane for lane in lanes.values() if lane["theirs"]):
             sides = [lanes[theirs["ours"]], theirs]
-            met |= {lane["lane"] for lane in sides}
+            paired |= {lane["lane"] for lane in sides}
             row = [text for lane in sides for text in (lane["lane"], f"{lane['tokens_per_second']:.1f}")]
             between = bounds(theirs["low"], theirs["high"]) if numbers["prompts"] > 1 else "–"
             same = ", ".join(f"{lane['equal']}/{lane['compared']}" if lane["compared"] else "–" for lane in sides)
             rows.append([*row, f"{theirs['ratio']:.2f}×", between, f"{theirs['ratio_wall']:.2f}×", same])
-        alone = [f"{name} {lane['tokens_per_second']:.1f}" for name, lane in lanes.items() if name not in met]
+        alone = [f"{name} {lane['tokens_per_second']:.1f}" for name, lane in lanes.items() if name not in paired]
         return [
             "### Our lanes and others'",
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "

@@ -56,17 +56,17 @@ def recordings(folder: Path) -> Iterator[Recording]:
         first, *presets = [PRESETS[index] for index in presets_of(pair)]
         for example in examples:
             yield _live(folder, example, first)
-        seen = [first.config]
+        configs = [first.config]
         shown_in_learn = [method for method in METHODS if pair == "embedded" and method.name != BASELINE]
         methods = (Preset(method.label, method.config(DecodeConfig())) for method in shown_in_learn)
         for preset in (*presets, *methods):
-            if preset.config not in seen:
-                seen.append(preset.config)
+            if preset.config not in configs:
+                configs.append(preset.config)
                 yield _live(folder, examples[0], preset)
         for example in examples if pair == "embedded" else examples[:2]:  # an export holds them all
-            usual = widget_values(DecodeConfig(pair=pair))
+            defaults = widget_values(DecodeConfig(pair=pair))
             values = {"prompt": example.prompt, "methods": list(race.DEFAULT[pair])}
-            values |= {name: usual[name] for name in race.SETTINGS}
+            values |= {name: defaults[name] for name in race.SETTINGS}
             file = folder / race.TAB / _named(pair, example.flavour)
             yield Recording(file, f"{_title(pair, example)}: {len(race.DEFAULT[pair]) + 1} methods", values)
 
@@ -94,12 +94,12 @@ def record(folder: Path, measure: Callable[[Recording], LaneEvents], only: str =
     Args:
         only: part of the file names to measure; all others stay as they are.
     """
-    every = list(recordings(folder))
-    for recording in tqdm([one for one in every if only in one.file.name], unit="race", file=sys.stderr, disable=None):
+    races = list(recordings(folder))
+    for recording in tqdm([one for one in races if only in one.file.name], unit="race", file=sys.stderr, disable=None):
         write_trace(recording.file, measure(recording), title=recording.title)
     indices: dict[Path, dict[str, Any]] = {}
-    for recording in every:
-        values = {name: ",".join(one) if isinstance(one, list) else one for name, one in recording.values.items()}
+    for recording in races:
+        values = {name: ",".join(item) if isinstance(item, list) else item for name, item in recording.values.items()}
         if recording.file.is_file():
             index = indices.setdefault(recording.file.parent, {})
             index[recording.file.name] = {"title": recording.title, "settings": values}
@@ -116,13 +116,13 @@ def middle_run(engine: Decoder, recording: Recording, repeats: int) -> LaneEvent
     runs = runner.race(engine, recording.values["prompt"], recording.plan(), repeats=repeats, detail=True)
     seconds = [[fold(run).seconds for run in repeat] for repeat in zip(*runs.values(), strict=True)]
     speedups = [vanilla / sum(others) for vanilla, *others in seconds]
-    kept: LaneEvents = {lane: own[speedups.index(median_low(speedups))] for lane, own in runs.items()}
-    if any(fold(run).crowded for run in kept.values()):
+    middle: LaneEvents = {lane: lane_runs[speedups.index(median_low(speedups))] for lane, lane_runs in runs.items()}
+    if any(fold(run).crowded for run in middle.values()):
         raise SpecDiffError(
             f"{recording.title}: threads waited for a processor, so its times are useless.",
             hint="Stop other programs and record again; earlier recordings are complete.",
         )
-    return kept
+    return middle
 
 
 def main() -> int:

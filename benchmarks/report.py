@@ -62,14 +62,14 @@ def benchmarks(results: Sequence[Bench], existing: str = "") -> str:
         raise ConfigError(f"That file does not begin with {TITLE!r}.", field="out", hint="Choose another file name.")
     head, *sections = existing.rstrip().split("\n## ")
     lines = [[value.strip() for value in line.strip("|").split("|")] for line in head.split("\n") if line[:1] == "|"]
-    known = {line[0]: line for line in lines[2:]}
-    parts = dict(text.split("\n", 1) for text in sections)
+    machines = {line[0]: line for line in lines[2:]}
+    bodies = dict(text.split("\n", 1) for text in sections)
     for name in dict.fromkeys(map(machine, results)):
-        own = [result for result in results if machine(result) == name]
-        known[name] = _machine_line(own)
-        parts[name] = "\n\n".join(map(section, own))
-    written = [f"## {name}\n\n{text.strip()}" for name, text in parts.items()]
-    return "\n\n".join([TITLE, INTRO, table(MACHINES, list(known.values())), *written]) + "\n"
+        measured = [result for result in results if machine(result) == name]
+        machines[name] = _machine_line(measured)
+        bodies[name] = "\n\n".join(map(section, measured))
+    rendered = [f"## {name}\n\n{text.strip()}" for name, text in bodies.items()]
+    return "\n\n".join([TITLE, INTRO, table(MACHINES, list(machines.values())), *rendered]) + "\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,12 +84,12 @@ def run(args: argparse.Namespace) -> None:
 
 def write(results: Sequence[Path], out: Path) -> None:
     """Write the sections of the results' machines into ``out``; those of other machines stay."""
-    read = [read_result(path, *KINDS) for path in results]
+    loaded = [read_result(path, *KINDS) for path in results]
     options.check_target(out, "out")
     try:
         existing = out.read_text(encoding="utf-8") if out.exists() else ""
     except UnicodeDecodeError as error:
         raise ConfigError(f"{out} is no text.", field="out", hint="Give another file.") from error
-    text = benchmarks(read, existing)
+    text = benchmarks(loaded, existing)
     out.write_text(text, encoding="utf-8")
     print(out)

@@ -75,14 +75,14 @@ def commands(corpus: Path, out: Path, machine: Sequence[str] = ()) -> dict[Path,
         machine: the flags ``--device``, ``--dtype`` and ``--threads``.
     """
     lists = {name: ",".join(keys.split()) for name, keys in SETTINGS.items()}
-    found = {}
+    by_file = {}
     for name, command in COMMANDS.items():
         words: list[str] = []
         for word in command.split():  # first split, then filled in: a folder may hold spaces
             filled = [word.format(corpus=corpus, out=out, file=out / name, machine="", **lists)]
             words += machine if word == "{machine}" else filled
-        found[out / name] = words
-    return found
+        by_file[out / name] = words
+    return by_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,8 +112,8 @@ def run(args: argparse.Namespace) -> None:
                 raise ConfigError(f"{name}: the command ended with status {status}.", field="suite", hint=hint)
             options.say(f"{name}: left out, its command ended with status {status}")
     results = [file for file in todo if file.suffix == ".json" and file.exists()]
-    shown = args.out / "compare.json"
-    report.write([file for file in results if file != shown], args.report)
+    compare = args.out / "compare.json"
+    report.write([file for file in results if file != compare], args.report)
     shutil.copy(args.out / "selection.json", args.shown)
-    shutil.copy(shown, args.shown)
-    shutil.copytree(args.out / "races" / shown.stem, args.shown / "races" / shown.stem, dirs_exist_ok=True)
+    shutil.copy(compare, args.shown)
+    shutil.copytree(args.out / "races" / compare.stem, args.shown / "races" / compare.stem, dirs_exist_ok=True)

@@ -34,9 +34,9 @@ def flavours_of(prompts: Mapping[str, int]) -> str:
 def differing(texts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
     """The texts that differ from vanilla's: names, and what ``difference`` returned; or empty."""
     lines = [
-        f"- {name}, {found['prompt']}, token {found['token']}: the two best tokens are {found['margin']:.1e} apart, "
-        + ("a tie" if found["tie"] else "UNEXPLAINED")
-        for name, found in texts
+        f"- {name}, {diff['prompt']}, token {diff['token']}: the two best tokens are {diff['margin']:.1e} apart, "
+        + ("a tie" if diff["tie"] else "UNEXPLAINED")
+        for name, diff in texts
     ]
     return "\n".join(["Texts that differ:\n", *lines]) if lines else ""
 
@@ -89,8 +89,8 @@ def machine(result: Bench) -> str:
     origin = result.provenance
     if result.device.startswith("cuda"):
         return origin["gpu"]
-    known = origin.get("instruction_set")  # processors of different generations may have one name
-    return f"{origin['cpu']}, {origin['cores']} cores" + (f", {known}" if known else "")
+    isa = origin.get("instruction_set")  # processors of different generations may have one name
+    return f"{origin['cpu']}, {origin['cores']} cores" + (f", {isa}" if isa else "")
 
 
 def commit(result: Bench) -> str:

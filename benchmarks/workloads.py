@@ -37,8 +37,8 @@ def _gsm8k_answer(row: Row) -> str:
 BOXED = "\n\nReason step by step, and put the final answer within \\boxed{}."
 
 WORKLOADS: dict[str, Workload] = {
-    one.name: one
-    for one in (
+    workload.name: workload
+    for workload in (
         Workload(
             name="cnn_dailymail", label="CNN/DailyMail, summaries", source="abisee/cnn_dailymail", config="3.0.0",
             revision="96df5e686bee6baa90b8bee7c28b81fa3fa6223d", licence="apache-2.0", flavour=lambda row: "summary",
@@ -84,27 +84,27 @@ def load_workload(name: str, count: int) -> tuple[Prompt, ...]:
     """
     if name not in WORKLOADS:
         raise no_such("workload", name, WORKLOADS, "workload")
-    one = WORKLOADS[name]
+    spec = WORKLOADS[name]
     local = 'or write a file of your own: JSON lines {"id", "flavour", "prompt", "answer"}.'
     try:
         datasets = importlib.import_module("datasets")
     except ImportError as error:
         hint = f"pip install 'datasets>=4' (which runs no code of a dataset), {local}"
-        raise ConfigError(f"{one.label} needs a package: datasets.", field="workload", hint=hint) from error
+        raise ConfigError(f"{spec.label} needs a package: datasets.", field="workload", hint=hint) from error
     try:
-        rows = datasets.load_dataset(one.source, one.config, split=one.split, revision=one.revision, streaming=True)
-        prompts = tuple(itertools.islice(_prompts(one, rows), count))
+        rows = datasets.load_dataset(spec.source, spec.config, split=spec.split, revision=spec.revision, streaming=True)
+        prompts = tuple(itertools.islice(_prompts(spec, rows), count))
         if not prompts:
             raise ValueError("it holds no prompt")
     except Exception as error:  # whatever the hub, the network or a file raises
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
-        message = f"{one.label} ({one.source}) could not be read: {why}."
+        message = f"{spec.label} ({spec.source}) could not be read: {why}."
         raise ConfigError(message, field="workload", hint=f"Check the network, {local}") from error
     return prompts
 
 
-def _prompts(one: Workload, rows: Iterator[Row]) -> Iterator[Prompt]:
+def _prompts(spec: Workload, rows: Iterator[Row]) -> Iterator[Prompt]:
     for number, row in enumerate(rows, start=1):
         yield Prompt(
-            id=f"{one.name}-{number:04}", flavour=one.flavour(row), prompt=one.prompt(row), answer=one.answer(row)
+            id=f"{spec.name}-{number:04}", flavour=spec.flavour(row), prompt=spec.prompt(row), answer=spec.answer(row)
         )

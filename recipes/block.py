@@ -200,17 +200,17 @@ def main(settings: Settings, kind: str = "block", summary: str = SUMMARY) -> Pat
     model.requires_grad_(True).to(session.device)
     written = session.write_text()
     hidden_of = torch.compile(block_hidden, dynamic=False) if settings.compile else block_hidden
-    own, length = round(settings.rows * settings.share), settings.length
+    by_target, length = round(settings.rows * settings.share), settings.length
 
     def loss(step: int) -> Tensor:
         rng = generator(settings, step)
-        packed = settings.rows - own
+        packed = settings.rows - by_target
         parts = []
         if packed:
             parts.append((text.draw_rows(rng, packed, length), np.full(packed, length), np.ones(packed, dtype=int)))
-        if own:
-            parts.append(draw_texts(written, rng, own, length, settings.greedy))
-        rows = tuple(torch.from_numpy(np.concatenate(each)).to(session.device) for each in zip(*parts, strict=True))
+        if by_target:
+            parts.append(draw_texts(written, rng, by_target, length, settings.greedy))
+        rows = tuple(torch.from_numpy(np.concatenate(column)).to(session.device) for column in zip(*parts, strict=True))
         random = torch.Generator().manual_seed(seed * 1_000_003 + step)
         return block_loss(model, target, rows, settings, random, end=text.end, hidden_of=hidden_of)
 

@@ -164,12 +164,12 @@ class Session:
 
     def _read_earlier(self) -> tuple[Training, ...]:
         """The history of ``--start``, kept with the run: the result may replace the original."""
-        kept, start = self.run / "before.json", self.settings.start
+        path, start = self.run / "before.json", self.settings.start
         if start is None:
             return ()
-        if not (self.settings.resume and kept.is_file()):
-            write_history(kept, read_history(start / HISTORY))
-        return read_history(kept)
+        if not (self.settings.resume and path.is_file()):
+            write_history(path, read_history(start / HISTORY))
+        return read_history(path)
 
     def train(
         self, model: nn.Module, loss: Callable[[int], Tensor], measure: Callable[[], dict[str, float]], tokens: int
@@ -214,8 +214,8 @@ class Session:
         words = command(sys.argv[1:], f"recipes/{Path(sys.argv[0]).name}")
         record: Any = {"corpus": corpus, "seed": self.settings.seed, "command": words}
         history = (*self._earlier, training_of(self.run, self._facts, self.device, **record))
-        own = all(each.corpus == OWN_CORPUS for each in history)
-        family, notice, credits = (FAMILY, NOTICE, CREDITS) if own else ("Own", "", OTHER_CREDITS)
+        ours = all(training.corpus == OWN_CORPUS for training in history)
+        family, notice, credits = (FAMILY, NOTICE, CREDITS) if ours else ("Own", "", OTHER_CREDITS)
         name = f"{family}-{self.kind}-{millions:.1f}M"
         shape = f"{millions:.1f} M parameters; see config.json."
         card = {"name": name, "summary": summary, "shape": shape, "history": history, "notice": notice}
@@ -255,9 +255,9 @@ class DrafterSession(Session):
 
     def draw_rows(self, written: np.ndarray, rng: np.random.Generator, rows: int) -> tuple[np.ndarray, int]:
         """Packed rows ``[rows, length]`` int64, and how many of the last are of ``written [N]``."""
-        own, length = round(rows * self.settings.share), self.settings.length
-        parts = [self.text.draw_rows(rng, rows - own, length)] if own < rows else []
-        return np.concatenate([*parts, *([windows(written, rng, own, length)] if own else [])]), own
+        by_target, length = round(rows * self.settings.share), self.settings.length
+        parts = [self.text.draw_rows(rng, rows - by_target, length)] if by_target < rows else []
+        return np.concatenate([*parts, *([windows(written, rng, by_target, length)] if by_target else [])]), by_target
 
     def fit(
         self, model: nn.Module, loss: Callable[[int], Tensor], export: Callable[[Path], Any], tokens: int, summary: str

@@ -62,10 +62,10 @@ class Corpus:
         path = self.files[flavour, split]
         raw = path.read_bytes()
         text = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
-        found = [document.strip() for document in text.split(SEPARATOR)]
-        if not any(found):
+        documents = [document.strip() for document in text.split(SEPARATOR)]
+        if not any(documents):
             raise CorpusError(f"{path.name} holds no document.", hint="Take its flavour out of the folder.")
-        yield from filter(None, found)
+        yield from filter(None, documents)
 
     def fingerprint(self) -> str:
         """A short hash of the file names and sizes, recorded in every model card."""

@@ -27,11 +27,11 @@ SUMMARY = (
 )
 
 
-def objective(head: EagleHead, target: LlamaForCausalLM, ids: Tensor, own: Tensor, mask: int) -> Tensor:
+def objective(head: EagleHead, target: LlamaForCausalLM, ids: Tensor, use_own: Tensor, mask: int) -> Tensor:
     """The loss of rows ``ids [B, L]``; it is not a plain number of nats.
 
     Args:
-        own: ``[P − 1, B, L − 2, 1]`` bool, which features of the later readings are the head's own.
+        use_own: ``[P − 1, B, L − 2, 1]`` bool, where later readings read the head's own features.
     """
     with autocast(ids.device):
         with torch.no_grad():
@@ -39,9 +39,9 @@ def objective(head: EagleHead, target: LlamaForCausalLM, ids: Tensor, own: Tenso
             labels = probs_without(target.lm_head(states[:, 1:]), mask)  # after tokens 2 .. L
             embeddings = target.get_input_embeddings()(ids[:, 1:])
         loss = torch.zeros((), device=ids.device)
-        for found in eagle_readings(head, embeddings, states, own):
-            loss = loss + soft_cross_entropy(F.linear(found, target.lm_head.weight), labels).mean()
-            loss = loss + FEATURE * F.smooth_l1_loss(found.float(), states[:, 1:].float())
+        for hidden in eagle_readings(head, embeddings, states, use_own):
+            loss = loss + soft_cross_entropy(F.linear(hidden, target.lm_head.weight), labels).mean()
+            loss = loss + FEATURE * F.smooth_l1_loss(hidden.float(), states[:, 1:].float())
     return loss / PASSES
 
 
@@ -55,8 +55,8 @@ def main(settings: DrafterModelSettings) -> Path:
     def loss(step: int) -> Tensor:
         rng = generator(settings, step)
         rows, _ = session.draw_rows(written, rng, settings.rows)
-        own = rng.random((PASSES - 1, len(rows), rows.shape[1] - 2, 1)) < OWN
-        ids, mixed = (torch.from_numpy(part).to(session.device) for part in (rows, own))
+        use_own = rng.random((PASSES - 1, len(rows), rows.shape[1] - 2, 1)) < OWN
+        ids, mixed = (torch.from_numpy(array).to(session.device) for array in (rows, use_own))
         value: Tensor = compiled(head, session.target, ids, mixed, session.text.mask)
         return value
 

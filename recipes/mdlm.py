@@ -111,8 +111,8 @@ def subs_loss(logits: Tensor, ids: Tensor, masked: Tensor, t: Tensor, mask_id: i
     Returns:
         nats per token, a scalar.
     """
-    known = logits.float().index_fill(-1, torch.tensor([mask_id], device=logits.device), -1e6)
-    nats = F.cross_entropy(known.flatten(0, 1), ids.flatten(), reduction="none").view_as(ids)
+    allowed = logits.float().index_fill(-1, torch.tensor([mask_id], device=logits.device), -1e6)
+    nats = F.cross_entropy(allowed.flatten(0, 1), ids.flatten(), reduction="none").view_as(ids)
     return (nats * masked / t[:, None]).sum() / ids.numel()
 
 
@@ -121,7 +121,7 @@ def denoising_loss(model: Mdlm, rows: np.ndarray, rng: np.random.Generator) -> T
     sampling), and each token is masked with probability (1 − ε)t."""
     t = EPSILON + (1 - EPSILON) * (np.arange(len(rows)) + rng.random(len(rows))) / len(rows)
     drawn = rng.random(rows.shape) < (1 - EPSILON) * t[:, None]
-    ids, masked, times = (torch.as_tensor(part).to(model.device) for part in (rows, drawn, t.astype(np.float32)))
+    ids, masked, times = (torch.as_tensor(array).to(model.device) for array in (rows, drawn, t.astype(np.float32)))
     with autocast(ids.device):
         logits = model(ids.masked_fill(masked, model.config.mask_id))
     return subs_loss(logits, ids, masked, times, model.config.mask_id)
@@ -172,17 +172,17 @@ class DraftTask:
         self.target = target.train(False).requires_grad_(False)
         self._objective = torch.compile(self.objective, dynamic=False) if settings.compile else self.objective
 
-    def loss(self, rows: np.ndarray, own: int, rng: np.random.Generator) -> Tensor:
-        """Nats per masked slot (weighted) of windows in ``rows [R, S]``, of which the target wrote the last ``own``."""
+    def loss(self, rows: np.ndarray, by_target: int, rng: np.random.Generator) -> Tensor:
+        """Nats per masked slot (weighted) of windows in ``rows [R, S]``; the target wrote the last ``by_target``."""
         longest = self.model.config.model_length
         length = int(rng.choice([length for length in (longest // 2, longest) if length > SLOTS]))
         plan: Any = {"count": max(1, self.settings.batch_tokens // length), "whole": self.settings.whole}
         windows = draw_windows(rows, rng, length=length, mask_id=self.mask_id, **plan)
-        return self._objective(*self.inputs(rows, windows, own))
+        return self._objective(*self.inputs(rows, windows, by_target))
 
-    def inputs(self, rows: np.ndarray, windows: Windows, own: int) -> tuple[Tensor, ...]:
+    def inputs(self, rows: np.ndarray, windows: Windows, by_target: int) -> tuple[Tensor, ...]:
         """Ids, padding, labels, weights, true tokens, slots inside their windows, and which windows
-        are chains: fully masked, in one of the last ``own`` rows, which the target wrote."""
+        are chains: fully masked, in one of the last ``by_target`` rows, which the target wrote."""
         inside = windows.rank >= 0
         parts = (
             windows.ids,
@@ -191,9 +191,9 @@ class DraftTask:
             position_weights(torch.from_numpy(windows.rank), DECAY) * torch.from_numpy(windows.masked),
             rows[windows.row[:, None], windows.position],
             inside,
-            (windows.masked == inside).all(-1) & (windows.row >= len(rows) - own),
+            (windows.masked == inside).all(-1) & (windows.row >= len(rows) - by_target),
         )
-        return tuple(torch.as_tensor(part).to(self.model.device) for part in parts)
+        return tuple(torch.as_tensor(array).to(self.model.device) for array in parts)
 
     @torch.no_grad()
     def labels(self, rows: np.ndarray, windows: Windows) -> Tensor:

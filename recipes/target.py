@@ -40,7 +40,7 @@ def held_out_loss(model: LlamaForCausalLM, tokens: np.ndarray, length: int = 512
 @torch.no_grad()
 def samples(model: LlamaForCausalLM, text: Text, *, prompt: int = 24, length: int = 72) -> dict[str, str]:
     """Greedy continuations of the first ``prompt`` tokens of a held-out document per flavour."""
-    found = {}
+    by_flavour = {}
     for name, documents in text.split("valid").items():
         ids = torch.from_numpy(documents.beginnings(min(prompt, len(documents.tokens)), 1)).to(model.device)
         out = model.generate(
@@ -51,8 +51,8 @@ def samples(model: LlamaForCausalLM, text: Text, *, prompt: int = 24, length: in
             suppress_tokens=[text.mask],
         )[0].tolist()
         begin, rest = (text.tokenizer.decode(part, skip_special_tokens=True) for part in (out[:prompt], out[prompt:]))
-        found[name] = f"{begin}⟶{rest}"
-    return found
+        by_flavour[name] = f"{begin}⟶{rest}"
+    return by_flavour
 
 
 def main(settings: Settings) -> Path:
@@ -76,12 +76,12 @@ def main(settings: Settings) -> Path:
 
     def measure() -> dict[str, float]:
         held_out = text.split("valid")
-        return with_mean({name: held_out_loss(model, each.tokens, length, 16) for name, each in held_out.items()})
+        return with_mean({name: held_out_loss(model, docs.tokens, length, 16) for name, docs in held_out.items()})
 
     session.train(model, loss, measure, settings.rows * length)
     text.tokenizer.save_pretrained(export_llama(model, session.out))
     stored = load_llama(session.out, session.device, "target")  # measured as it was stored
-    scores = with_mean({name: held_out_loss(stored, each.tokens) for name, each in text.split("valid").items()})
+    scores = with_mean({name: held_out_loss(stored, docs.tokens) for name, docs in text.split("valid").items()})
     flavours, config = text.corpus.flavours, model.config
     return session.card(
         model,

@@ -52,8 +52,8 @@ class Documents:
         """``[n, length]`` int64: first tokens of evenly spaced documents; n ≤ ``count``."""
         starts = self.starts[self.starts <= len(self.tokens) - length]
         starts = starts[np.linspace(0, len(starts) - 1, min(count, len(starts))).astype(int)]
-        found: np.ndarray = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)
-        return found
+        rows: np.ndarray = self.tokens[starts[:, None] + np.arange(length)].astype(np.int64)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def windows(tokens: np.ndarray, rng: np.random.Generator, count: int, length: in
             f"A text has {len(tokens)} tokens; a row takes {length}.", hint="Add text, or lower --length."
         )
     starts = rng.integers(0, len(tokens) - length + 1, count)
-    found: np.ndarray = tokens[starts[:, None] + np.arange(length)].astype(np.int64)
-    return found
+    rows: np.ndarray = tokens[starts[:, None] + np.arange(length)].astype(np.int64)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def write_text(
 
 def fingerprint(folder: Path) -> str:
     """A short hash of a model's weights, so that text of another target is never read."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in sorted(folder.glob("*.safetensors")):
-        found.update(path.read_bytes())
-    return found.hexdigest()[:12]
+        hasher.update(path.read_bytes())
+    return hasher.hexdigest()[:12]

@@ -208,7 +208,7 @@ def test_stop_ends_a_question_within_a_few_passes(
         return decode(*args, **more)
 
     monkeypatch.setattr(CausalLM, "decode", counted)
-    monkeypatch.setattr(engine.target, "_tried", {})  # the self-test of its bits can be stopped, too
+    monkeypatch.setattr(engine.target, "_exactness", {})  # the self-test of its bits can be stopped, too
     with contextlib.suppress(SpecDiffError):  # nothing was measured
         ExplorationRun(parse(EXPLORATIONS[name], {}), engine, lambda: len(passes) >= after).advance()
     assert after <= len(passes) <= after + 10

@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of this package, or one that an installed package adds; returns the exit
     status of :func:`call`."""
     words = list(sys.argv[1:] if argv is None else argv)
-    built_in = {module.__name__.rpartition(".")[2] for module in COMMANDS}
-    for added in entry_points(group=ADDED, name=words[0]) if words and words[0] not in built_in else ():
+    ours = {module.__name__.rpartition(".")[2] for module in COMMANDS}
+    for added in entry_points(group=ADDED, name=words[0]) if words and words[0] not in ours else ():
         status: int = added.load()(words[1:])
         return status
     return call(build_parser(), words)

@@ -50,9 +50,9 @@ def table(here: Here) -> None:
         lines.append((pair.name, shown(pair.target), size, fetched, memory(pair, machine), terms, mark))
     print("\n".join(columns(lines)))
     print("\nDrafters and their download sizes:")
-    for group, family in groupby(PAIRS.values(), key=lambda pair: pair.group):
-        drafters = {drafter.name: drafter for pair in family for drafter in pair.drafters if drafter.name != "none"}
-        print(f"  {group}: {', '.join(drafter.name + _notes(drafter) for drafter in drafters.values())}")
+    for group, pairs in groupby(PAIRS.values(), key=lambda pair: pair.group):
+        specs = {spec.name: spec for pair in pairs for spec in pair.drafters if spec.name != "none"}
+        print(f"  {group}: {', '.join(spec.name + _notes(spec) for spec in specs.values())}")
     if notes:
         print()
     for reason, mark in notes.items():
@@ -72,17 +72,17 @@ def show(pair: PairSpec, here: Here) -> None:
 
 def memory(pair: PairSpec, machine: Machine) -> str:
     """Memory as ``1.2 GB + 0.7``: at loading, and for the smallest drafter that is loaded later."""
-    at_loading, by_name = loaded(pair), needed(pair, machine).drafters
-    sized = [drafter for drafter in pair.drafters if drafter.published and drafter.published.parameters]
-    later = [by_name[drafter.name] for drafter in sized if drafter.name in by_name and drafter.name not in at_loading]
+    initial, needs = loaded(pair), needed(pair, machine).drafters
+    sized = [spec for spec in pair.drafters if spec.published and spec.published.parameters]
+    later = [needs[spec.name] for spec in sized if spec.name in needs and spec.name not in initial]
     added = f" + {min(later) / 1e9:.1f}" if later else ""
-    large = ", too large" if refusal(pair, machine, at_loading) else ""
-    return f"{needed(pair, machine, at_loading).total / 1e9:.1f} GB{added}{large}"
+    large = ", too large" if refusal(pair, machine, initial) else ""
+    return f"{needed(pair, machine, initial).total / 1e9:.1f} GB{added}{large}"
 
 
 def fetch(pair: PairSpec, names: str | None) -> None:
     chosen = [pair.drafter(name.strip()) for name in names.split(",")] if names else list(pair.drafters)
-    drafters = {drafter.source: drafter.revision for drafter in chosen if drafter.source and drafter.has_files}
+    drafters = {spec.source: spec.revision for spec in chosen if spec.source and spec.has_files}
     sources = {pair.target: pair.revision} | drafters
     with hub.reporting(options.say):
         for source, revision in sources.items():

@@ -151,7 +151,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         if not configs:
             raise ConfigError("Vanilla always runs.", field="methods", hint="Choose a method to compare with it.")
         runs = Runs(engine, self.base, configs, prompts, stopped)
-        attempts: dict[str, list[list[Attempt]]] = {name: [[] for _ in problems] for name in methods}
+        attempts = {name: [list[Attempt]() for _ in problems] for name in methods}
         begun = "The answer is" if self.shots else ""
 
         def answer() -> Answer:
@@ -184,7 +184,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         vanilla = facts.get("single", {}).get("vanilla")
-        others = {name: result for name, result in facts.get("single", {}).items() if name != "vanilla"}
+        others = {name: row for name, row in facts.get("single", {}).items() if name != "vanilla"}
         if not vanilla or not others:
             return Report()
         label = {name: look.label for name, look in draw.styles(facts["single"]).items()}
@@ -203,13 +203,13 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 f"{_lasting(others[quickest]['seconds'])} with {label[quickest]}."
             )
         planned = len(facts["problems"]) * self.attempts
-        if not apart and all(result["attempts"] == planned for result in (vanilla, *others.values())):
+        if not apart and all(row["attempts"] == planned for row in (vanilla, *others.values())):
             answer += (
                 f" These {len(facts['problems'])} problems can’t separate the methods: at every budget, each "
                 "interval overlaps vanilla’s. More problems or attempts would narrow the intervals."
             )
         single = [f"vanilla {percent(vanilla['accuracy'])} ({vanilla['attempts']} attempts)"]
-        single += [f"{label[name]} {percent(result['accuracy'])}" for name, result in others.items()]
+        single += [f"{label[name]} {percent(row['accuracy'])}" for name, row in others.items()]
         small = self.pair == "embedded"
         given = {
             "all": "The whole solution was given, and the target only had to finish the text"
@@ -288,7 +288,7 @@ def separated(rows: Sequence[Row]) -> bool:
     """Whether some method's interval lies above or below vanilla's at the same budget."""
     vanilla = {row["budget"]: row for row in rows if row["method"] == "vanilla"}
     pairs = [(row, vanilla[row["budget"]]) for row in rows if row["budget"] in vanilla]
-    return any(row["low"] > baseline["high"] or row["high"] < baseline["low"] for row, baseline in pairs)
+    return any(row["low"] > base["high"] or row["high"] < base["low"] for row, base in pairs)
 
 
 def _bands(rows: Sequence[Row], x: str, words: Callable[[Row], str]) -> list[dict[str, Any]]:

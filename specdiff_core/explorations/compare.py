@@ -114,12 +114,12 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
                 return
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        measured = sorted((row for row in rows if row.get("speedup")), key=lambda row: -row["speedup"])
+        timed = sorted((row for row in rows if row.get("speedup")), key=lambda row: -row["speedup"])
 
         def best(degree: float, flavour: str) -> list[dict[str, Any]]:
-            return [row for row in measured if (row["temperature"], row["flavour"]) == (degree, flavour)]
+            return [row for row in timed if (row["temperature"], row["flavour"]) == (degree, flavour)]
 
-        degrees = sorted({row["temperature"] for row in measured if row["method"] != BASELINE})
+        degrees = sorted({row["temperature"] for row in timed if row["method"] != BASELINE})
         if not degrees:
             return Report()
         ranked = {degree: [row for row in best(degree, MEAN) if row["method"] != BASELINE] for degree in degrees}
@@ -144,7 +144,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         figures.append(_by_kind(rows, looks, kinds[1:] or kinds))
         return Report(
             answer=answer,
-            notes=[*notes, *narrow(measured)],
+            notes=[*notes, *narrow(timed)],
             figures=figures,
             boards=boards,
             switches=[switch for switch in switches if len(switch.options) > 1],
@@ -360,22 +360,22 @@ def _by_kind(rows: Sequence[Row], looks: Mapping[str, Look], flavours: Sequence[
     """Speed-up by temperature and kind of text, a bar for each method."""
     data = []
     for label, look in looks.items():
-        measured = [row for row in rows if row["label"] == label and row["flavour"] in flavours and row.get("speedup")]
+        timed = [row for row in rows if row["label"] == label and row["flavour"] in flavours and row.get("speedup")]
         hovers = [
             f"<b>{label}</b>, {row['words']}<br>{row['flavour']}: {times(row['speedup'])}<br>{draw.spread(row)}"
-            for row in measured
+            for row in timed
         ]
         bar = draw.bars(
             [],
-            [row["speedup"] for row in measured],
-            f"{look.glyph} {measured[0]['short']}" if measured else label,
+            [row["speedup"] for row in timed],
+            f"{look.glyph} {timed[0]['short']}" if timed else label,
             look.colour,
             look.hatch,
-            customdata=[[row.get("race"), words] for row, words in zip(measured, hovers, strict=True)],
-            error_y=draw.whisker(measured, "speedup"),
+            customdata=[[row.get("race"), words] for row, words in zip(timed, hovers, strict=True)],
+            error_y=draw.whisker(timed, "speedup"),
             visible=look.visible,
         )
-        bar["x"] = [[f"temperature {row['temperature']:g}" for row in measured], [row["flavour"] for row in measured]]
+        bar["x"] = [[f"temperature {row['temperature']:g}" for row in timed], [row["flavour"] for row in timed]]
         bar["marker"] |= {} if look.hatch else {"opacity": 0.6}
         data.append(bar)
     return Figure(

@@ -66,7 +66,7 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         if len(ways) == 1:
             why[TEMPLATE] = "the tokenizer has no chat template"
         declared = Variant("", "", "as declared", drafter)
-        layers = sorted({layer for variant in (declared, *changes) for layer in variant.drafter.layers})
+        layers = sorted({layer for one in (declared, *changes) for layer in one.drafter.layers})
         window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
         gamma = max(1, min(spec.clamp_gamma(self.gamma), window))
         texts: dict[str, dict[str, _Text]] = {way: {} for way in ways}
@@ -123,7 +123,7 @@ class _Trial:
     """A variant, and how many tokens of its drafts were correct."""
 
     change: Variant
-    correct: dict[str, list[int]] = field(default_factory=dict)  # text -> correct tokens of each draft
+    correct: dict[str, list[int]] = field(default_factory=dict)  # text -> tokens of each draft
     failed: str = ""
 
     def run(self, prompt: str, text: _Text, gamma: int) -> None:

@@ -110,7 +110,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             yield Step(1, total, f"the target writes: {len(corpus)} of {len(requests)} texts to learn from", answer)
         for first in range(0, len(begun), TOGETHER):
             beginnings = writer.write(begun[first : first + TOGETHER], BEGUN)
-            tested += writer.write([(example.tokens.tolist(), 0.0) for example in beginnings], self.tokens)
+            tested += writer.write([(one.tokens.tolist(), 0.0) for one in beginnings], self.tokens)
             if stopped():
                 return
         facts["sentence"] = writer.pieces(tested[0].prompt.tokens[-2 * BEGUN :])
@@ -130,7 +130,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             files = _files(saved[best], best, self)
             raced = with_drafters(engine, saved)
             lanes = {name: dataclasses.replace(self.base, gamma=GAMMA, drafter=name) for name in saved}
-            spoken = [list(example.prompt.tokens) for example in tested[:: max(1, len(tested) // RACED)]]
+            spoken = [list(text.prompt.tokens) for text in tested[:: max(1, len(tested) // RACED)]]
             words = engine.pair.tokenizer.batch_decode(spoken, skip_special_tokens=True)
             starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(words, 1)]
             runs = Runs(raced, self.base, lanes, starts, stopped)
@@ -218,8 +218,8 @@ def _visible(piece: str) -> str:
 
 def _guesses(rows: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
     """Rows of drafts for one sentence; right tokens are bold and coloured."""
-    picked = sorted({round(i * (len(rows) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if rows else []
-    guesses, right = [rows[i] for i in picked], facts.get("continues", [])
+    picks = sorted({round(i * (len(rows) - 1) / (SHOWN - 1)) for i in range(SHOWN)}) if rows else []
+    guesses, right = [rows[i] for i in picks], facts.get("continues", [])
     same = [[int(piece == token) for piece, token in zip(row["guess"], right, strict=True)] for row in guesses]
     words = [
         [f"<b>{_visible(piece)}</b>" if hit else _visible(piece) for piece, hit in zip(*row, strict=True)]

@@ -139,16 +139,16 @@ class Runs(Rows):
         row: dict[str, Any] = {"race": key, "prompts": 0}
         if key in self.failed:
             row["failed"] = self.failed[key]
-        if not (measured := sorted(prompt for prompts in self.groups(key).values() for prompt in prompts)):
+        if not (measured := sorted(prompt for ids in self.groups(key).values() for prompt in ids)):
             return row
-        total, speed = self.total(key), self.speedups(key, {"all": measured})["all"]
+        sums, speed = self.total(key), self.speedups(key, {"all": measured})["all"]
         return row | {
             "prompts": len(measured),
             **bounds(speed, [len(measured)]),
-            **total.named("tau", "alpha", "alpha_at", "tokens_per_second", "waiting"),
-            "seconds_per_round": total.seconds / total.rounds,
-            "draft_seconds": total.seconds_by["draft"] / total.rounds,
-            "verify_seconds": (total.seconds_by["score"] + total.seconds_by["verify"]) / total.rounds,
+            **sums.named("tau", "alpha", "alpha_at", "tokens_per_second", "waiting"),
+            "seconds_per_round": sums.seconds / sums.rounds,
+            "draft_seconds": sums.seconds_by["draft"] / sums.rounds,
+            "verify_seconds": (sums.seconds_by["score"] + sums.seconds_by["verify"]) / sums.rounds,
         }
 
     def left_out(self) -> list[str]:

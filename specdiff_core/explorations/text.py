@@ -86,9 +86,9 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         def answer() -> Answer:
             vanilla = parts.get(BASELINE, {})
             rows = [
-                {"method": method, "group": group, "name": name, **_share(accepted)}
-                for method, groups in counts.items()
-                for (group, name), accepted in sorted(groups.items(), key=_order)
+                {"method": method, "group": group, "name": name, **_share(hits)}
+                for method, cells in counts.items()
+                for (group, name), hits in sorted(cells.items(), key=_order)
             ]
             rows += [
                 _row(name, index * self.width, metrics, vanilla.get(index))
@@ -105,10 +105,10 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                 for index, metrics in _parts(events, self.width):
                     by_length[index] = by_length.get(index, Metrics()) + metrics
             if name in runs.events:
-                before, groups = engine.encode(prompt.prompt, self.base), counts.setdefault(name, {})
+                before, cells = engine.encode(prompt.prompt, self.base), counts.setdefault(name, {})
                 for piece, kind, entropy, accepted in judged(engine, before, runs.events[name]):
                     for group, of in (("text", prompt.flavour), ("token", kind), ("entropy", _class(entropy))):
-                        groups.setdefault((group, of), []).append(accepted)
+                        cells.setdefault((group, of), []).append(accepted)
                     word, words = piece.strip() or repr(piece)[1:-1], examples.setdefault(kind, [])
                     if len(words) < 8 and word not in words:
                         words.append(word)
@@ -303,10 +303,10 @@ def _class(entropy: float) -> str:
 
 
 def _order(item: tuple[tuple[str, str], list[bool]]) -> tuple[str, float, str]:
-    (group, name), accepted = item
-    return group, float(name.split()[0]) if group == "entropy" else -sum(accepted) / len(accepted), name
+    (group, name), hits = item
+    return group, float(name.split()[0]) if group == "entropy" else -sum(hits) / len(hits), name
 
 
-def _share(accepted: list[bool]) -> dict[str, Any]:
-    share = wilson(sum(accepted), len(accepted))
-    return {"tested": len(accepted), "accepted": share.value, "low": share.low, "high": share.high}
+def _share(hits: list[bool]) -> dict[str, Any]:
+    share = wilson(sum(hits), len(hits))
+    return {"tested": len(hits), "accepted": share.value, "low": share.low, "high": share.high}

@@ -144,8 +144,8 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         notes, agree = [], agreement(rows)
         pair, drafter = labels(self.pair, self.drafter)
         if best and best["speedup"] < 1:
-            every = all(draw.slower(row) for row in cells if row.get("speedup"))
-            words = "every cell is slower than vanilla" if every else "no cell is faster than vanilla"
+            all_slower = all(draw.slower(row) for row in cells if row.get("speedup"))
+            words = "every cell is slower than vanilla" if all_slower else "no cell is faster than vanilla"
             notes.append(f"No window pays off here: {words}.")
         if best and chosen:
             regret, ends = 1 - chosen["speedup"] / best["speedup"], ""
@@ -223,9 +223,9 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         empty="No cell has been measured yet.",
     )
     if any("predicted" in row for row in cells):
-        compared = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"
+        label = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"
         hint = "from the acceptance measured in the same runs, over bare passes; not a measurement"
-        yield heat("predicted", compared, key="predicted", title="Predicted", hint=hint)
+        yield heat("predicted", label, key="predicted", title="Predicted", hint=hint)
     lines = draw.lines(
         cells,
         "steps",

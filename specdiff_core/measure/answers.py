@@ -26,10 +26,10 @@ def answered(text: str, *, ended: bool = True) -> str:
     if "####" in text:
         return text.rpartition("####")[2].strip().split("\n")[0].strip()
     if stated := _STATED.findall(text):
-        said = str(stated[-1]).split(". ")[0]
-        if counted := _COUNTED.match(said):
+        statement = str(stated[-1]).split(". ")[0]
+        if counted := _COUNTED.match(statement):
             return counted[1]
-        return said.strip().rstrip(".*$ ").lstrip("$")
+        return statement.strip().rstrip(".*$ ").lstrip("$")
     numbers = re.findall(rf"{NUMBER}(?:/\d+)?", text) if ended else ()
     return numbers[-1] if numbers else ""
 

@@ -36,7 +36,7 @@ class PassCosts(NamedTuple):
         return {name: sorted(cost.items()) if isinstance(cost, dict) else cost for name, cost in self._asdict().items()}
 
 
-MORE = 4
+STEPS = 4
 """Denoising steps from which the cost of a further pass is derived."""
 
 
@@ -109,7 +109,7 @@ class PassTimes:
                         return
                     if gamma + 1 > target.room:
                         continue
-                    for steps in sorted({1, min(MORE, gamma)} if denoises else {1}):
+                    for steps in sorted({1, min(STEPS, gamma)} if denoises else {1}):
                         drafted, seconds = draft(gamma, steps)
                         drafts.setdefault(drafted, []).append(seconds)
                         if stopped():

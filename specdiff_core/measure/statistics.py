@@ -125,9 +125,9 @@ def wilson(hits: int, count: int) -> Interval:
 
 
 def chi_squared(observed: np.ndarray, expected: np.ndarray) -> float:
-    """The p-value of Pearson's χ² test of counts ``observed [n]``; outcomes with fewer than 5 expected
-    are pooled. The page reads this module without torch, so the incomplete gamma function Q is
-    summed here."""
+    """The p-value of Pearson's χ² test of counts ``observed [n]``; outcomes with fewer than 5
+    expected are pooled. The page reads this module without torch, so the incomplete gamma function
+    Q is summed here."""
     rare = expected < 5
     pooled = [*zip(observed[~rare], expected[~rare], strict=True), (observed[rare].sum(), expected[rare].sum())]
     cells = [(count, mean) for count, mean in pooled if mean > 0]

@@ -123,8 +123,8 @@ class RowLog(Generic[R]):
         self.rows: list[R] = []
         if path is not None and path.exists():
             stored, self.rows, size = _read_log(path, kind)
-            if differing := sorted(k for k in {*stored, *self.header} if stored.get(k) != self.header.get(k)):
-                message = f"{path.name} belongs to another benchmark: {', '.join(differing)} differ."
+            if changed := sorted(k for k in {*stored, *self.header} if stored.get(k) != self.header.get(k)):
+                message = f"{path.name} belongs to another benchmark: {', '.join(changed)} differ."
                 raise ConfigError(message, field="json", hint="Choose another name, or delete it.")
             os.truncate(path, size)
         elif path is not None:

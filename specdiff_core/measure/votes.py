@@ -84,14 +84,14 @@ Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has att
 def rotated(attempts: Attempts, right: Sequence[str]) -> Tried:
     """The rotations for all tables below. They are expensive, so compute them once."""
     pairs = {name: zip(problems, right, strict=True) for name, problems in attempts.items()}
-    tried = {name: [_Tried(*pair) for pair in problems if pair[0]] for name, problems in pairs.items()}
+    tried = {name: [_Tried(*pair) for pair in group if pair[0]] for name, group in pairs.items()}
     return {name: problems for name, problems in tried.items() if problems}
 
 
 def grid_of(tried: Tried) -> list[float]:
     """Budgets from no finished attempt to all of them, evenly spaced on a logarithmic axis."""
     problems = [problem for group in tried.values() for problem in group]
-    first = min((attempt.seconds for problem in problems for attempt in problem.attempts), default=1.0)
+    first = min((run.seconds for problem in problems for run in problem.attempts), default=1.0)
     last = max((problem.ends[0][-1] for problem in problems), default=1.0)
     low, high = (math.log10(max(seconds, 1e-6)) * PER_DECADE for seconds in (first, last))
     return [round(10 ** (step / PER_DECADE), 6) for step in range(math.floor(low), math.ceil(high) + 1)]
@@ -101,17 +101,17 @@ def curves(tried: Tried) -> list[dict[str, Any]]:
     """A row for each method and budget of :func:`grid_of`: the share of problems whose majority is right, with a 95 %
     interval over problems. A curve ends when all attempts are used up."""
     rows, budgets = [], grid_of(tried)
-    for name, problems in tried.items():
+    for name, group in tried.items():
         for budget in budgets:
-            outcomes = [problem.within(budget) for problem in problems]
+            stats = [problem.within(budget) for problem in group]
             rows.append(
                 {
                     "method": name,
                     "budget": budget,
-                    **shared([score for score, _ in outcomes]),
-                    "attempts": sum(fit for _, fit in outcomes) / len(outcomes),
-                    "used_up": sum(problem.ends[0][-1] <= budget for problem in problems) / len(outcomes),
-                    "problems": len(outcomes),
+                    **shared([score for score, _ in stats]),
+                    "attempts": sum(fit for _, fit in stats) / len(stats),
+                    "used_up": sum(problem.ends[0][-1] <= budget for problem in group) / len(stats),
+                    "problems": len(stats),
                 }
             )
             if rows[-1]["used_up"] == 1:

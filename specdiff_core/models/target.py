@@ -205,7 +205,7 @@ class Target:
         return StockSession(self.model, self.context, layers)
 
     def exactness(self, stopped: Callable[[], bool] = lambda: False) -> str:
-        """``bitwise`` if a token's logits have the same bits however many tokens are read with it,
+        """``bitwise`` if a token's logits have the same bits whatever window it is read in,
         otherwise ``rounding``; "" if the test, which takes a second or two, was ``stopped``.
 
         Tested on first use, with these weights, on this machine, for each number of threads."""

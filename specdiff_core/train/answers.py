@@ -135,14 +135,14 @@ def write_answers(
     number = 1 + max((int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdigit()), default=-1)
     write = write_together if isinstance(target.model, CausalLM) else _one_by_one
     answers = write(target, waiting, writing, generator, going)
-    tokens, fresh, began = stored.tokens, 0, clock()
+    tokens, added, began = stored.tokens, 0, clock()
     while batch := list(islice(answers, SHARD)):
         _save(batch, folder / f"{number:05d}.safetensors", writing.layers)
-        number, fresh = number + 1, fresh + sum(len(a.tokens) - len(a.prompt.tokens) for a in batch)
+        number, added = number + 1, added + sum(len(a.tokens) - len(a.prompt.tokens) for a in batch)
         stored.refresh()
         seconds = clock()
-        facts = {"answers": len(stored.rows), "tokens": tokens + fresh, "seconds": seconds}
-        yield facts | {"tokens_per_second": fresh / max(1e-9, seconds - began)}
+        facts = {"answers": len(stored.rows), "tokens": tokens + added, "seconds": seconds}
+        yield facts | {"tokens_per_second": added / max(1e-9, seconds - began)}
 
 
 def _save(answers: Sequence[TrainingExample], path: Path, layers: Sequence[int]) -> None:
@@ -459,8 +459,8 @@ class Answers:
         if same := max(tokens) < target.vocab_size:
             batch, span = self.batch([row]), slice(row.prompt - 1, len(tokens))
             logs = _allowed(target.start().score(tokens).logits[span], target).log_softmax(-1).cpu()
-            ids, away = batch.top_ids[0, span], logs.gather(-1, batch.top_ids[0, span]) - batch.top_logs[0, span]
-            same = float(away.abs().median()) < ALIKE and float((logs.argmax(-1) == ids[:, 0]).float().mean()) > 0.7
+            ids, gaps = batch.top_ids[0, span], logs.gather(-1, batch.top_ids[0, span]) - batch.top_logs[0, span]
+            same = float(gaps.abs().median()) < ALIKE and float((logs.argmax(-1) == ids[:, 0]).float().mean()) > 0.7
         if not same:
             what = f"The answers in {shown(self.folder)} were written by another target."
             raise CorpusError(what, hint="Give another folder for --answers.")

@@ -136,10 +136,10 @@ class DrafterTraining:
 
     def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
         """Those to learn from, in random order, and others on which τ is measured."""
-        plain, saved = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
+        config, saved = DecodeConfig(max_new_tokens=1), self.run / "held_out.json"
 
         def read(lines: Sequence[texts.Prompt]) -> list[EncodedPrompt]:
-            return encode_prompts(lines, lambda text: self.engine.encode(text, plain), longest=self.settings.longest)
+            return encode_prompts(lines, lambda text: self.engine.encode(text, config), longest=self.settings.longest)
 
         encoded = read(prompts)
         if valid:
@@ -390,4 +390,4 @@ def choose_mask(engine: Engine, prompts: Sequence[EncodedPrompt]) -> int:
     roles, added = {*tokenizer.all_special_ids}, sorted(tokenizer.added_tokens_decoder.items())
     special = [token for token, entry in added if entry.special and token not in roles]
     candidates = [tokenizer.mask_token_id, *special, *range(len(norms) - 1, -1, -1)]
-    return next(int(token) for token in candidates if token in range(len(norms)) and token not in used)
+    return next(int(word) for word in candidates if word in range(len(norms)) and word not in used)

@@ -187,12 +187,12 @@ class BlockLearner(Learner):
 
     def export(self, folder: Path) -> None:
         """In the layout of vLLM's speculators."""
-        included, tensors = (self.words.inverse >= 0).cpu(), dict(self.model.state_dict())
-        ids = included.nonzero()[:, 0]
+        known, tensors = (self.words.inverse >= 0).cpu(), dict(self.model.state_dict())
+        ids = known.nonzero()[:, 0]
         if self.settings.tables:
             rows = self.words.rows[self.words.ids.argsort()]
             tensors |= {"embed_tokens.weight": self.embedding, "lm_head.weight": rows}
-        maps = {"d2t": ids - torch.arange(len(ids)), "t2d": included} if len(ids) < len(included) else {}
+        maps = {"d2t": ids - torch.arange(len(ids)), "t2d": known} if len(ids) < len(known) else {}
         write_folder(folder, self.model.released, tensors, tables=maps)
 
     @property
@@ -375,7 +375,7 @@ def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, use_own:
     Args:
         embeddings: ``[B, L − 1, W]`` of tokens 2 .. L.
         states: ``[B, L, W]`` the target's features.
-        use_own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading is given the head's own feature. A
+        use_own: ``[P − 1, B, L − 2, 1]`` bool: where a later reading gets the head's own feature. A
             feature that the head predicted belongs one token later.
     """
     inputs = states[:, :-1]

@@ -64,9 +64,9 @@ def top_loss(
             has, label = (label >= 0)[:, None], label.clamp_min(0)[:, None]
             p, top = p * (top >= 0), top.clamp_min(0)
             mass = p.sum(-1, keepdim=True)
-            has_target = mass > 1e-3
-            hard = has * torch.where(has_target, 0.5, 1.0)
-            soft = has_target * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], the rest of ``hard``
+            known = mass > 1e-3
+            hard = has * torch.where(known, 0.5, 1.0)
+            soft = known * (1 - hard) * p / mass.clamp_min(1e-6)  # [rows, K], the rest of ``hard``
             log_top, log_label = log_q.gather(-1, top), log_q.gather(-1, label)
             q_top = log_top.exp()
             entropy = -(soft * log_top).sum(-1, keepdim=True) - hard * log_label
