@@ -206,18 +206,18 @@ class Engine:
         faster while another program runs. The results don't depend on it."""
         all_threads = torch.get_num_threads()
         run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
-        spent, most_rows = {all_threads: 0.0, 1: 0.0}, min(9, run.room)
+        seconds, most_rows = {all_threads: 0.0, 1: 0.0}, min(9, run.room)
         for turn in range(PROBES + 1):
-            if sum(spent.values()) > PROBE_SECONDS:
+            if sum(seconds.values()) > PROBE_SECONDS:
                 break
-            for count in spent:
+            for count in seconds:
                 with cpu_threads(count):
                     clock.start()
                     for rows in (most_rows, 1) if turn else (most_rows,):  # the first turn warms up
                         run.score([0] * rows)
                         run.rollback(rows, ())
-                    spent[count] += clock.finish() if turn else 0.0
-        return min(spent, key=spent.__getitem__)
+                    seconds[count] += clock.finish() if turn else 0.0
+        return min(seconds, key=seconds.__getitem__)
 
     def _header(
         self,

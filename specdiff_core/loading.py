@@ -173,12 +173,12 @@ def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
     """Raise TokenizerMismatch unless both agree on ids; the target's table may be a bit larger."""
-    names, table = len(tokenizer), int(model.config.vocab_size)
+    tokens, vocab = len(tokenizer), int(model.config.vocab_size)
     ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
-    if not table * LEAST_NAMED <= names <= table:
-        what = f"The tokenizer of {spec.name!r} has {names} ids, its target {table}."
-    elif last >= table:
-        what = f"The tokenizer of {spec.name!r} has the id {last}, its target only {table} ids."
+    if not vocab * LEAST_NAMED <= tokens <= vocab:
+        what = f"The tokenizer of {spec.name!r} has {tokens} ids, its target {vocab}."
+    elif last >= vocab:
+        what = f"The tokenizer of {spec.name!r} has the id {last}, its target only {vocab} ids."
     elif ends and tokenizer.eos_token_id not in ends:
         what = (
             f"The tokenizer of {spec.name!r} ends a text with id {tokenizer.eos_token_id}, its target with {ends[0]}."

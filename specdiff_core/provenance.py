@@ -60,10 +60,10 @@ def _without_folders(word: str) -> str:
 
 def git_state(folder: Path | None = None) -> Provenance:
     """The commit of the repository that contains ``folder``, by default this package."""
-    where = folder or Path(__file__).resolve().parent
+    cwd = folder or Path(__file__).resolve().parent
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=where, capture_output=True, text=True, check=True, timeout=20)
+        done = subprocess.run(["git", *words], cwd=cwd, capture_output=True, text=True, check=True, timeout=20)
         return done.stdout.strip()
 
     try:

@@ -94,17 +94,17 @@ def cpu_threads(threads: int | None) -> Iterator[None]:
     if threads is None:
         yield
         return
-    before = [torch.get_num_threads()]
+    restore = [torch.get_num_threads()]
     set_threads(threads)
-    _OPEN.append(before)
+    _OPEN.append(restore)
     try:
         yield
     finally:
-        index = next(i for i, entry in enumerate(_OPEN) if entry is before)
+        index = next(i for i, entry in enumerate(_OPEN) if entry is restore)
         if later := _OPEN[index + 1 :]:
-            later[0][:] = before
+            later[0][:] = restore
         else:
-            torch.set_num_threads(before[0])
+            torch.set_num_threads(restore[0])
         del _OPEN[index]
 
 
@@ -132,8 +132,8 @@ def device_name(device: torch.device) -> str:
 @functools.cache
 def processor() -> str:
     """The processor's name."""
-    info = Path("/proc/cpuinfo")  # Linux
-    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    cpuinfo = Path("/proc/cpuinfo")  # Linux
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine() or "unknown"
 

@@ -303,15 +303,15 @@ def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraft
     with described(folder, "DFlash drafter"), torch.device("meta"):
         model = DFlashDraftModel(values)
     config, vocab_size = model.config, int(model.config.vocab_size)
-    size = config.draft_vocab_size or vocab_size
+    draft_vocab = config.draft_vocab_size or vocab_size
     table, rows = torch.empty(vocab_size, config.hidden_size, device="meta"), "markov_head.markov_w2.weight"
-    expected = model.state_dict() | dict(zip(COPIES, (table, table[:size]), strict=True))
+    expected = model.state_dict() | dict(zip(COPIES, (table, table[:draft_vocab]), strict=True))
     if model.markov_head is not None:
-        expected[rows] = expected[rows][:size]
+        expected[rows] = expected[rows][:draft_vocab]
     if not tensor_names(folder) & {*CONFIDENCE}:
         model.confidence_head = None
     optional = (*COPIES, *(CONFIDENCE if model.confidence_head is None else ()))
-    stored, model.draft_ids = read_drafter(folder, expected, size, vocab_size, optional)
+    stored, model.draft_ids = read_drafter(folder, expected, draft_vocab, vocab_size, optional)
     model.copies = {name: stored.pop(name) for name in COPIES if name in stored}
     if model.draft_ids is not None and rows in stored:
         full = stored[rows].new_zeros(vocab_size, config.markov_rank)
