@@ -265,7 +265,6 @@ export class DraftWindow extends Component {
     const looks = { // no class: the guide adds one to the element that it points at
       'data-folds': String(Boolean(lane && mostRows(lane) > MOST_ROWS)),
       'data-noted': String(Boolean(lane && isNoted(lane))),
-      'data-older': String(Boolean(older)),
     };
     const of = drawn ? ` of ${lane?.rounds.length}` : '';
     const at = older ? scene.state?.window : round;
