@@ -191,7 +191,7 @@ def _as_good(best: Row, cells: Sequence[Row]) -> str:
         for row in draw.rivals(best, cells)
     ]
     if len(others) + 1 == sum(bool(row.get("speedup")) for row in cells) > 2:
-        return f" The intervals of all {len(others) + 1} windows overlap, so it may be any of them."
+        return f" The intervals of all {len(others) + 1} windows overlap, so any of them may be the fastest."
     verb = "is" if len(others) == 1 else "are"
     return f" {draw.shortlist(others)} {verb} as good within the intervals." if others else ""
 
