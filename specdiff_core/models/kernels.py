@@ -4,9 +4,9 @@ texts must not depend on the machine's load.
 
 With a packed matrix, oneDNN computes a row with the same bits for any number of rows and threads.
 Only a single row of more than :data:`LONG` numbers is summed differently, so it is computed as two.
-AMX, which computes bf16, sums more than :data:`TILES` rows differently, so a window is computed in
-parts of that size, and a prompt, which every method reads at once, is not. MKL, which ``F.linear``
-uses in fp32, has no such property. ``Target.exactness`` tests it."""
+AMX, which computes bf16, sums more than :data:`TILES` rows differently, so up to twice as many, more
+than any window has, are computed in two parts. Longer prompts, which every method reads at once, are
+not. MKL, which ``F.linear`` uses in fp32, has no such property. ``Target.exactness`` tests it."""
 
 from __future__ import annotations
 
