@@ -30,16 +30,17 @@ SHARE = """() => {
 }"""
 """In a Space, the link is also sent to the surrounding frame."""
 
+_SETTINGS = "Object.fromEntries(NAMES.map((name, i) => [name, values[i]]))"
+
 _CONTROLS = """(...values) => {
-  const settings = Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
+  const settings = SETTINGS;
   (window.specdiffControls ??= {})[TAB] = settings;
   window.specdiff?.players[TAB]?.controls(settings);
 }"""
 
-_RUN = """(...values) => {
-  const settings = Object.fromEntries(NAMES.map((name, i) => [name, values[i]]));
-  return [...values.slice(0, -1), String(window.specdiff?.players[TAB]?.began(settings) ?? '')];
-}"""
+_RUN = """(...values) => [
+  ...values.slice(0, -1), String(window.specdiff?.players[TAB]?.began(SETTINGS) ?? '')
+]"""
 
 
 def controls(tab: str, names: Sequence[str]) -> str:
@@ -53,4 +54,5 @@ def run(tab: str, names: Sequence[str]) -> str:
 
 
 def _filled(script: str, tab: str, names: Sequence[str]) -> str:
-    return script.replace("NAMES", json_for_script(list(names))).replace("TAB", json_for_script(tab))
+    filled = script.replace("SETTINGS", _SETTINGS).replace("NAMES", json_for_script(list(names)))
+    return filled.replace("TAB", json_for_script(tab))

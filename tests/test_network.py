@@ -111,7 +111,10 @@ def test_every_family_says_what_transformers_says(both: tuple[Target, Target]) -
     assert runs[0].length == runs[1].length and runs[0].room == runs[1].room
 
 
-def split(length: int, seed: int, most: int = 33) -> list[int]:
+LONGEST = 33  # tokens of a pass: a window and its anchor
+
+
+def split(length: int, seed: int, most: int = LONGEST) -> list[int]:
     draw, widths = random.Random(seed), []
     while sum(widths) < length:
         widths.append(min(draw.choice([1, 1, 2, 3, 5, 9, 16, 17, most]), length - sum(widths)))
@@ -122,7 +125,7 @@ def in_parts(target: Target, ids: Sequence[int], widths: Sequence[int], *, refus
     """Logits of ``ids`` in passes of so many tokens, each with ``refused`` ones rolled back."""
     run, found, first = target.start(), [], 0
     for width in widths:
-        wrong = [5] * min(refused, run.room - width)
+        wrong = [5] * min(refused, run.room - width, LONGEST - width)
         found.append(run.score([*ids[first : first + width], *wrong]).logits[:width])
         run.rollback(width + len(wrong), range(width))
         first += width

@@ -4,9 +4,9 @@ texts must not depend on the machine's load.
 
 With a packed matrix, oneDNN computes a row with the same bits for any number of rows and threads.
 Only a single row of more than :data:`LONG` numbers is summed differently, so it is computed as two.
-AMX, which computes bf16, sums more than :data:`TILES` rows differently, so up to twice as many, more
-than any window has, are computed in two parts. Longer prompts, which every method reads at once, are
-not. MKL, which ``F.linear`` uses in fp32, has no such property. ``Target.exactness`` tests it."""
+AMX, which computes bf16, sums more than :data:`TILES` rows differently. The longest window has one
+row more, so it is computed in two parts; prompts, which every method reads at once, are not. MKL,
+which ``F.linear`` uses in fp32, has no such property. ``Target.exactness`` tests it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Product:
         if self._long and rows.numel() == rows.shape[-1]:  # a single row is summed differently
             twice = None if residual is None else torch.cat([residual, residual], -2)
             return self(torch.cat([rows, rows], -2), twice)[..., :1, :]
-        if self._tiled and TILES < rows.shape[-2] <= 2 * TILES:
+        if self._tiled and rows.shape[-2] == TILES + 1:
             residuals = (None, None) if residual is None else torch.split(residual, TILES, -2)
             return torch.cat([self(*part) for part in zip(torch.split(rows, TILES, -2), residuals, strict=True)], -2)
         if residual is None:

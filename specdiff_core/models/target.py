@@ -225,7 +225,7 @@ class Target:
         pool = self._pool  # on a CPU a temporary one: its buffers are large (94 MB for SmolLM2)
         if self.model.device.type == "cpu":
             pool = Pool(self.model, self.context)
-        parts = (17, 1, 1, 1, 1, 2, 3, 9)
+        parts = (17, 1, 1, 1, 1, 2, 3, 7)  # in all the longest window, and its anchor
         ids = [7919 * i % self.vocab_size for i in range(sum(parts))][: self.context]
         joint, split = (NetworkSession(self.model, (), pool, self.context) for _ in range(2))
         for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
