@@ -76,7 +76,7 @@ def _endpoint(
         parameters.append(inspect.Parameter(setting.name, POSITIONAL, default=default, annotation=annotation))
         words[setting.name] = f"{setting.help} {_values(setting.name, tab)}."
     parameters.append(inspect.Parameter("include_events", POSITIONAL, default=False, annotation=bool))
-    words["include_events"] = "Add every event of all lanes to the result (large)."
+    words["include_events"] = "Send the events of all lanes as they happen, and all of them in the result (large)."
     asking = inspect.Parameter("request", POSITIONAL, default=None, annotation=gr.Request | None)  # filled by Gradio
     parameters.append(asking)
     signature = inspect.Signature(parameters, return_annotation=Iterator[dict[str, Any]])
@@ -88,7 +88,8 @@ def _endpoint(
         prompt, with_events, request = map(values.pop, ("prompt", "include_events", "request"))
         try:
             ask = running.Ask(prompt=check_prompt(prompt), plan=tab.plan(values))
-            for result in running.results(running.Race(decode, ask, (request and request.session_hash) or "")):
+            job = running.Race(decode, ask, (request and request.session_hash) or "")
+            for result in running.results(job, with_events=with_events):
                 if result["finished"]:
                     lanes = result["lanes"]
                     numbers = summary(race_summary({lane: [run] for lane, run in lanes.items()}))

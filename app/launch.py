@@ -18,7 +18,7 @@ import segno
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from app import first_load, own_pairs
@@ -138,17 +138,18 @@ def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
 
 
 def trace_file(request: Request) -> Response:
-    """The handler of ``/runs/NAME``: a run's file, or a part of it with ``?from=BYTE&to=BYTE``."""
-    query = request.query_params
-    try:
-        end = int(query["to"]) if "to" in query else None
-        part = TRACES.read(request.path_params["name"], int(query.get("from", 0)), end)
-    except ValueError:
-        part = None
-    if part is None:
+    """The handler of ``/runs/NAME``: a run's file. With ``?from=BYTE`` what follows that byte, as the
+    file grows, until its race is over."""
+    name, start = request.path_params["name"], request.query_params.get("from")
+    part = TRACES.read(name) if start is None else TRACES.read(name, 0, 0)
+    if part is None or not (start or "0").isdecimal():
         return PlainTextResponse("This file isn't kept any more.", 404)
-    kind = request.path_params["name"].rpartition(".")[2]
-    return Response(part, media_type=f"application/{kind}", headers={"Cache-Control": "no-store"})
+    kind, headers = f"application/{name.rpartition('.')[2]}", {"Cache-Control": "no-store"}
+    if start is None:
+        return Response(part, media_type=kind, headers=headers)
+    # Neither Starlette nor a proxy may collect it: an event is shown when it happens.
+    headers |= {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
+    return StreamingResponse(TRACES.follow(name, int(start)), media_type=kind, headers=headers)
 
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:

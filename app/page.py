@@ -259,7 +259,6 @@ def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterato
                 prompt=controls.check_prompt(prompt),
                 plan=TABS[form.tab].plan(named),
                 run=run,
-                watched=True,
                 threads=1 if threads == "1" else 0,
             )
             return running.Race(decode, ask, request.session_hash or "")

@@ -14,18 +14,19 @@ import json
 import multiprocessing
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import psutil
 
-from app.run.process import Remote
-from app.run.race import warm_up_of
+from app.run.process import Remote, RemoteDecoder
+from app.run.race import Ask, Update
 from benchmarks.load import server, wait_for
 from benchmarks.tables import Tabled, bounds, finish
 from specdiff_core.cli import options
@@ -35,6 +36,7 @@ from specdiff_core.schema.errors import ConfigError, PairUnavailable
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import two_lanes
 from specdiff_core.schema.summary import final
+from specdiff_core.schema.trace import header_line, read_trace
 
 LANES = ("vanilla", "drafted")
 SETTLE = 500  # milliseconds in which the browser closes the page it left
@@ -128,7 +130,7 @@ class Alone:
         self.prompt, self.config = header["prompt"], controls.check_settings(header["config"])
         remote = Remote()
         began = time.monotonic()
-        self.engine = remote.load(self.config.pair, lambda message: None)
+        self.engine = cast(RemoteDecoder, remote.load(self.config.pair, lambda message: None))
         self.load_seconds = time.monotonic() - began
         self.close = remote.close
         self.header = next(e for e in list(self.engine.decode(self.prompt, self.config)) if isinstance(e, RunStarted))
@@ -136,12 +138,15 @@ class Alone:
         (process,) = (child for child in multiprocessing.active_children() if child.name == "decode" and child.pid)
         self.memory = psutil.Process(process.pid).memory_info().rss / 2**20
 
-    def decode(self, threads: int | None = None) -> dict[str, Any]:
-        """Both lanes without details, each after the same warm-up as on the page."""
+    def decode(self, threads: int = 0) -> dict[str, Any]:
+        """The race of the page's last run."""
+        ask = Ask(prompt=self.prompt, plan=two_lanes(self.config), threads=threads)
+        now = Update(size=ask.trace.write_bytes(header_line(ask.plan)))
+        for _ in self.engine.race(ask, now, stop=threading.Event()):
+            pass
         results = {}
-        for lane, settings in two_lanes(self.config).items():
-            options: dict[str, Any] = {"detail": False, "warm_up": warm_up_of(lane), "threads": threads}
-            last = final(self.engine.decode(self.prompt, settings, **options))
+        for lane, events in read_trace(ask.trace).lanes.items():
+            last = final(events)
             assert last is not None, "a decode ends with Finished or raises"
             results[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}
         return results

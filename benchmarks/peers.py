@@ -46,7 +46,6 @@ from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import TIES, difference
 from specdiff_core.models import fetch
 from specdiff_core.models.folders import is_gguf
-from specdiff_core.schema.decoder import warm_up_config
 from specdiff_core.schema.pairs import PairSpec, find_pair
 from specdiff_core.schema.published import FILES
 from specdiff_core.schema.settings import DecodeConfig
@@ -115,6 +114,9 @@ class Lane(NamedTuple):
             return ""
         module = candidate_generator.__name__
         return f"{self.name}: transformers {version('transformers')} has no {module}.{needed}, which came with 5.2x."
+
+
+WARM_TOKENS = 16
 
 
 class Turn(Measured, kw_only=True):
@@ -289,8 +291,8 @@ def measure_peers(
     def measure(turn: tuple[Prompt, int, int]) -> Turn:
         nonlocal cold
         prompt, repeat, number = turn
-        if cold:
-            one_turn(engine, prompt, repeat, warm_up_config(base), lanes)
+        if cold:  # the others' first passes are slow, too
+            one_turn(engine, prompt, repeat, dataclasses.replace(base, max_new_tokens=WARM_TOKENS), lanes)
             cold = False
         return one_turn(engine, prompt, repeat, base, lanes, number)
 

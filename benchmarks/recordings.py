@@ -25,7 +25,7 @@ from app.controls import widget_values
 from app.page import INDEX, TRACES
 from app.run.engines import load_engine
 from app.tabs import live, race
-from specdiff_core.measure import runner
+from specdiff_core.measure.race import race_repeatedly
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
@@ -113,7 +113,7 @@ def middle_run(engine: Decoder, recording: Recording, repeats: int) -> LaneEvent
     Raises:
         SpecDiffError: threads had to wait for a processor, so its times are useless.
     """
-    runs = runner.race(engine, recording.values["prompt"], recording.plan(), repeats=repeats, detail=True)
+    runs = race_repeatedly(engine, recording.values["prompt"], recording.plan(), repeats=repeats, detail=True)
     seconds = [[fold(run).seconds for run in repeat] for repeat in zip(*runs.values(), strict=True)]
     speedups = [vanilla / sum(others) for vanilla, *others in seconds]
     middle: LaneEvents = {lane: lane_runs[speedups.index(median_low(speedups))] for lane, lane_runs in runs.items()}

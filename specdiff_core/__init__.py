@@ -81,11 +81,11 @@ def race(
     attach: Sequence[str] = (),
     **settings: Any,
 ) -> Mapping[str, Any]:
-    """Vanilla and several methods on one prompt, one by one: the speed-up and numbers of each.
+    """Vanilla and several methods on one prompt, on one clock: the speed-up and numbers of each.
 
     Args:
         methods: names of :data:`~specdiff_core.schema.methods.METHODS`; vanilla always runs.
-        repeats: runs of each lane, interleaved.
+        repeats: races.
         attach: addresses of running servers (vLLM, SGLang, llama.cpp), each a further lane. The
             summary has what was measured here, and under ``quoted`` what the server reports.
         settings: fields of ``DecodeConfig`` that all lanes share: temperature, rule, seed, ….
@@ -93,7 +93,7 @@ def race(
     Raises:
         SpecDiffError: as :func:`decode`, or the pair has no drafter for a method.
     """
-    from specdiff_core.measure import runner
+    from specdiff_core.measure.race import race_repeatedly
     from specdiff_core.schema.errors import ConfigError
     from specdiff_core.schema.methods import PLAIN, race_lanes
     from specdiff_core.schema.summary import race_summary
@@ -109,7 +109,7 @@ def race(
 
         servers = attached.attach(*((attach,) if isinstance(attach, str) else attach))
     lanes |= dict.fromkeys(servers, config)
-    return race_summary(runner.race(engine, prompt, lanes, repeats=repeats, others=servers))
+    return race_summary(race_repeatedly(engine, prompt, lanes, repeats=repeats, others=servers))
 
 
 def explore(

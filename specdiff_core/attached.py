@@ -19,8 +19,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -47,6 +47,7 @@ class Server(NamedTuple):
     limit: str = "max_tokens"
 
 
+WARM_TOKENS = 16
 _BOTH = ("top_k", "ignore_eos")
 _COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "return_token_ids": True}
 _VLLM = {"min_p": 0.0, "repetition_penalty": 1.0, **_COUNTED}
@@ -210,6 +211,16 @@ class Attached:
         """Its address, without user name and password."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None) -> None:
+        """Ask for a few tokens, so that a server that refuses says so before a race begins.
+
+        Raises:
+            ConfigError: this kind of server lacks a setting.
+            ServerError: it does not answer.
+        """
+        for _ in self.decode("Once upon a time", replace(config, max_new_tokens=WARM_TOKENS)):
+            pass
 
     def decode(
         self,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import glob
+import itertools
 import logging
-import time
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import torch
 
 from specdiff_core.chat import StopStrings, as_chat, before
-from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.decoding.clock import DeviceClock, Use
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.pieces import with_pieces
@@ -23,7 +22,7 @@ from specdiff_core.models import own_pairs
 from specdiff_core.models.availability import loaded
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name, versions
 from specdiff_core.models.target import Target
-from specdiff_core.schema.decoder import Stop, warm_up_config
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import (
     ConfigError,
     ContextOverflow,
@@ -33,13 +32,15 @@ from specdiff_core.schema.errors import (
     is_memory,
 )
 from specdiff_core.schema.events import Event, Finished, RunStarted
+from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
+from specdiff_core.warm_up import quickest_threads, warm_drafter, warm_target
 
 logger = logging.getLogger("specdiff.engine")
 
-PROBES = 4  # how often each number of threads is tried before a run
-PROBE_SECONDS = 0.1
-"""No further try begins after so many seconds, so large models are tried less often."""
+WARM = "Once upon a time"
+"""The prompt of a warm-up."""
+WARM_TOKENS = 16
 
 
 class Engine:
@@ -47,12 +48,17 @@ class Engine:
 
     Args:
         progress: called with a line for each drafter that is loaded later.
+        threads: CPU threads of its passes; None: whichever number is fastest when it is first needed.
     """
 
-    def __init__(self, pair: LoadedPair, progress: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, pair: LoadedPair, progress: Callable[[str], None] | None = None, threads: int | None = None
+    ) -> None:
         self.pair = pair
         self._progress = progress or logger.info
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
+        self._threads, self._fixed = threads, threads is not None or pair.placement.device.type != "cpu"
+        self._warm, self._warming = set[str](), threading.Lock()  # drafters
 
     @classmethod
     def load(
@@ -64,6 +70,7 @@ class Engine:
         context: int | None = None,
         drafters: Sequence[str] | None = None,
         progress: Callable[[str], None] | None = None,
+        threads: int | None = None,
     ) -> Engine:
         """An engine with the target of ``pair`` and some of its drafters.
 
@@ -74,6 +81,7 @@ class Engine:
             context: most tokens of a run, up to the target's limit; by default the pair's.
             drafters: by default all that ship with the project; others are loaded when needed.
             progress: called with a line for each part that is loaded.
+            threads: CPU threads of its passes; by default whichever number is fastest.
 
         Raises:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
@@ -81,7 +89,7 @@ class Engine:
         spec = own_pairs.find(pair, context)
         drafters = loaded(spec) if drafters is None else drafters
         placement = choose_placement(device, dtype, bf16=spec.bf16)
-        return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress)
+        return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress, threads)
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -141,6 +149,33 @@ class Engine:
         if spec.name not in self.pair.drafters:
             self.pair.add(spec, progress)
 
+    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None) -> None:
+        """Pay once what first passes cost: kernels for each width that a run can use, buffers, the
+        number of threads, the test of exactness. Later calls with the same drafter return at once.
+
+        Args:
+            progress: called now and then; an exception from it ends the warm-up.
+
+        Raises:
+            SpecDiffError: as :meth:`drafter`, or memory ran out.
+        """
+        drafting, spec = self.drafter(config.drafter), self.pair.spec.drafter(config.drafter)
+        config = DecodeConfig(pair=config.pair, drafter=spec.name, gamma=4, max_new_tokens=WARM_TOKENS)
+        with self._warming, cpu_threads(self.threads):
+            if spec.name in self._warm:
+                return
+            try:
+                first = iter(()) if self._warm else warm_target(self.target)
+                ids = self.encode(WARM, config)
+                drafts = warm_drafter(self.target, drafting, spec, ids)
+                for _ in itertools.chain(first, drafts, self.decode(WARM, config)):
+                    progress("Warming up: first passes are slower, so they are not measured")
+            except Exception as error:
+                if is_memory(error):
+                    raise OutOfMemory() from error
+                raise
+            self._warm.add(spec.name)
+
     def decode(
         self,
         prompt: str,
@@ -149,7 +184,6 @@ class Engine:
         detail: bool = True,
         grain: str = "step",
         stop: Stop | None = None,
-        warm_up: float | None = None,
         threads: int | None = None,
         clock: DeviceClock | None = None,
         after: Sequence[int] = (),
@@ -169,27 +203,16 @@ class Engine:
         drafter = self.drafter(config.drafter)
         spec = self.pair.spec.drafter(config.drafter)
         config = spec.clamp(config)  # the header has the effective settings
-        clock = clock or DeviceClock(self.pair.placement.device, grain)
+        # A controller learns from the seconds of each pass: on CUDA they are known only if it waits.
+        clock = clock or DeviceClock(self.pair.placement.device, "step" if config.auto else grain)
         cut = StopStrings(self.pair.tokenizer, config.stops) if config.stops else None
         stopped = stop.is_set if stop is not None else lambda: False
         ending = Ending(() if config.ignore_eos else self.ends, cut, stopped)
-
-        def warm() -> None:
-            brief, deadline = warm_up_config(config), time.monotonic() + (warm_up or 0.0)
-            while warm_up is not None and not stopped():
-                untimed = DeviceClock(self.pair.placement.device, "total")
-                for _ in speculate(ids, brief, self.target, drafter, untimed, ending=ending, detail=False):
-                    pass
-                if time.monotonic() >= deadline:
-                    break
-
         controller = Auto(config, spec.passes) if config.auto else Fixed(config)
         loop = speculate(ids, config, self.target, drafter, clock, controller=controller, ending=ending, detail=detail)
-        probed = threads == 0 and self.pair.placement.device.type == "cpu"
-        with cpu_threads(self.quickest_threads() if probed else threads or None):
+        with cpu_threads(threads or self.threads):
             try:
-                header = self._header(prompt, ids, config, clock, probed=probed, stopped=stopped)
-                events = self._worded(header, warm, loop, config.stops)
+                events = self._worded(self._header(prompt, ids, config, clock, stopped=stopped), loop, config.stops)
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
             except Exception as error:
                 if is_memory(error):
@@ -200,24 +223,14 @@ class Engine:
                 what = f"The drafter {spec.name!r} failed: {type(error).__name__}: {error}"
                 raise DraftContractError(what[:300], hint="Its code comes from an installed package.") from error
 
-    def quickest_threads(self) -> int:
-        """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of
-        one row and of nine. A pass waits for its slowest thread, so fewer threads can be much
-        faster while another program runs. The results don't depend on it."""
-        all_threads = torch.get_num_threads()
-        run, clock = self.target.start(), DeviceClock(self.pair.placement.device)
-        seconds, most_rows = {all_threads: 0.0, 1: 0.0}, min(9, run.room)
-        for turn in range(PROBES + 1):
-            if sum(seconds.values()) > PROBE_SECONDS:
-                break
-            for count in seconds:
-                with cpu_threads(count):
-                    clock.start()
-                    for rows in (most_rows, 1) if turn else (most_rows,):  # the first turn warms up
-                        run.score([0] * rows)
-                        run.rollback(rows, ())
-                    seconds[count] += clock.finish() if turn else 0.0
-        return min(seconds, key=seconds.__getitem__)
+    @property
+    def threads(self) -> int:
+        """CPU threads of its passes: those that were quickest when it was loaded, or since threads
+        were last seen waiting for a processor."""
+        if self._threads is None:
+            fixed, device = self._fixed, self.pair.placement.device
+            self._threads = torch.get_num_threads() if fixed else quickest_threads(self.target, device)
+        return self._threads
 
     def _header(
         self,
@@ -226,7 +239,6 @@ class Engine:
         config: DecodeConfig,
         clock: DeviceClock,
         *,
-        probed: bool,
         stopped: Callable[[], bool],
     ) -> RunStarted:
         spec, placement = self.pair.spec, self.pair.placement
@@ -240,7 +252,7 @@ class Engine:
             models={"target": self.pair.name_of("target"), "drafter": self.pair.name_of(draft.name)},
             device=device_name(placement.device),
             dtype=placement.dtype_name,
-            reason=placement.reason + ("; a probe chose the number of threads" if probed else ""),
+            reason=placement.reason + ("" if self._fixed else "; a probe chose the number of threads"),
             threads=torch.get_num_threads(),
             versions=versions("torch", "transformers", "tokenizers"),
             grain=clock.grain,
@@ -250,34 +262,16 @@ class Engine:
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
 
-    def _worded(
-        self, header: RunStarted, warm: Callable[[], None], loop: Iterator[Event], stops: Sequence[str]
-    ) -> Iterator[Event]:
-        """The loop's events behind header and warm-up; the last with text, memory and waits."""
-        cuda = self.pair.placement.device.type == "cuda"
+    def _worded(self, header: RunStarted, loop: Iterator[Event], stops: Sequence[str]) -> Iterator[Event]:
+        """The loop's events behind the header; the last with text, memory and waits. Both are those
+        of this run alone, whatever other runs do between two of its events."""
         yield header
-        warm()
-        allocated = torch.cuda.memory_allocated() if cuda else 0
-        if cuda:
-            torch.cuda.reset_peak_memory_stats()
-        waiting = None if cuda else _waited()  # after the header's consumer, which may take long
-        for event in loop:
+        use = Use(self.pair.placement.device)
+        for event in use.during(loop):
             if isinstance(event, Finished):
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
-                peak = torch.cuda.max_memory_allocated() - allocated if cuda else None
-                after = None if waiting is None else _waited()
-                waited = None if waiting is None or after is None else max(0.0, after - waiting)
+                peak, waited = use.peak_bytes, use.waited_seconds
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
+                if not self._fixed and (waited or 0.0) > CROWDED * event.seconds:
+                    self._threads = None  # another number may be quicker now
             yield event
-
-
-def _waited() -> float | None:
-    """Seconds that threads of this process waited for a processor; None if they aren't counted.
-
-    Linux: the second number of a thread's ``schedstat`` is its time on a run queue, in nanoseconds.
-    """
-    waits = []
-    for path in glob.glob("/proc/self/task/*/schedstat"):
-        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # the thread ended
-            waits.append(int(file.read().split()[1]))
-    return sum(waits) / 1e9 if waits else None

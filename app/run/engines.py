@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from specdiff_core.models import fetch, hub
 from specdiff_core.models.availability import ABSENT, Here, availability
 from specdiff_core.models.folders import is_cached, is_local
 from specdiff_core.models.own_pairs import find
-from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop, warm_up_config
+from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, Stopped
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec, find_pair, known_pair
 from specdiff_core.schema.published import FILES, File
@@ -101,12 +101,7 @@ class Engines:
             if not spec.offline and isinstance(engine, LoadsDrafters):
                 engine.load_drafter(drafter, report)
             if (pair, drafter) not in self._warm:
-                report("Warming up: first passes are slower, so they are not measured")
-                config = warm_up_config(DecodeConfig(pair=pair, drafter=drafter, gamma=4))
-                events: Any = engine.decode("Once upon a time", config, detail=False, threads=0)
-                with closing(events):
-                    for _ in events:
-                        report("")  # raises Stopped if nobody waits any more
+                engine.warm_up(DecodeConfig(pair=pair, drafter=drafter), report)  # Stopped if nobody waits any more
                 self._warm.add((pair, drafter))
             return engine
 

@@ -146,8 +146,13 @@ class Job(ABC):
         if self.stop.is_set():
             raise Stopped
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether its page is gone, for longer than a reload takes."""
+        return self.left_at is not None and time.monotonic() - self.left_at > self.grace
+
     def _stop_if_left(self) -> None:
-        if self.left_at is not None and time.monotonic() - self.left_at > self.grace:
+        if self.abandoned:
             self.stop.set()
 
     def _give_way(self) -> None:
@@ -163,8 +168,10 @@ class Job(ABC):
                     f"An exploration on this server may take {duration(limit(EXPLORING))}, and this one took longer.",
                     hint="Choose smaller settings, or run the lab yourself, without a limit.",
                 )
+            waits = time.monotonic()
             if self.stop.is_set() or self.turns.races.wait_gap(self._races, GLANCE):
                 break
+            self._until += time.monotonic() - waits  # other people's races are not its own time
             self.phase = "waiting"
             self._changed.set()
         self.phase, self._races = phase, self.turns.races.ended
@@ -178,11 +185,11 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
 
     def start(self, name: str, job: Job) -> None:
-        """Start a job. Stops an older one of the same name, and those without a page. Without a
-        name it is not stored."""
+        """Start a job. Stops an older one of the same name, and abandoned ones. Without a name it is
+        not stored."""
         with self._lock:
             for key, older in list(self._jobs.items()):
-                if key == name or older.left_at is not None:
+                if key == name or older.abandoned:
                     older.stop.set()
                     if older.done.is_set():
                         del self._jobs[key]

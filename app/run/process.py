@@ -10,25 +10,22 @@ import itertools
 import math
 import multiprocessing
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator
 from multiprocessing.connection import Connection
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from app.run.engines import Engines, Loader, Progress, load_engine
 from app.run.exploration import parts
-from app.run.race import Recorded, record
+from app.run.race import Ask, Update, record
 from app.run.turns import Queue
 from specdiff_core.explorations.base import Exploration, Snapshot
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, portable
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.trace import event_of_line
 
 STOP = "stop"
 """Message that ends the current call, if any."""
@@ -164,22 +161,17 @@ class RemoteDecoder:
     def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
-    def record(
-        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
-    ) -> Generator[Recorded, None, None]:
-        """Append one decode to a trace file there: a :class:`~app.run.race.Records`."""
-        yield from self._remote.ask(self._pipe, "record", self._pair, prompt, config, trace, lane, options, stop=stop)
+    def warm_up(self, config: DecodeConfig, progress: Progress = lambda message: None) -> None:
+        """Warm up there."""
+        self._remote.report(progress, self._pipe, "warm_up", self._pair, config)
+
+    def race(self, ask: Ask, now: Update, *, stop: Stop) -> Generator[Update, None, None]:
+        """Race there, into a trace file: a :class:`~app.run.race.Races`."""
+        yield from self._remote.ask(self._pipe, "race", self._pair, ask, now, stop=stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
-        """Yield the events of one decode, as its recording grows."""
-        with tempfile.TemporaryDirectory(prefix="specdiff-") as folder:
-            trace = Path(folder) / "trace.jsonl"
-            trace.touch()
-            growing = self.record(prompt, config, trace, "", stop=stop, **options)
-            with contextlib.closing(growing), trace.open("rb") as file:
-                for recorded in growing:
-                    while file.tell() < recorded.size:
-                        yield event_of_line(file.readline())
+        """Yield the events of one decode."""
+        yield from self._remote.ask(self._pipe, "decode", self._pair, prompt, config, options, stop=stop)
 
     def load_drafter(self, drafter: str, progress: Progress) -> None:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
@@ -254,11 +246,17 @@ class _Served:
         """Load a drafter of a loaded pair, sending its progress."""
         cast(LoadsDrafters, self._loaded[pair]).load_drafter(drafter, self._report)
 
-    def record(
-        self, pair: str, prompt: str, config: DecodeConfig, trace: Path, lane: str, options: dict[str, Any]
-    ) -> Iterator[Recorded]:
-        """Record one decode; ``options`` go to the decoder, besides the stop event."""
-        return record(self._loaded[pair].decode(prompt, config, stop=self._stop, **options), trace, lane)
+    def warm_up(self, pair: str, config: DecodeConfig) -> None:
+        """Warm up a loaded pair, sending its progress."""
+        self._loaded[pair].warm_up(config, self._report)
+
+    def race(self, pair: str, ask: Ask, now: Update) -> Iterator[Update]:
+        """Record a race."""
+        return record(self._loaded[pair], ask, now, self._stop)
+
+    def decode(self, pair: str, prompt: str, config: DecodeConfig, options: dict[str, Any]) -> Iterator[Event]:
+        """The events of one decode; ``options`` go to the decoder, besides the stop event."""
+        return self._loaded[pair].decode(prompt, config, stop=self._stop, **options)
 
     def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
         """Yield the next part of an exploration, a ``new`` one or the one of that number. Between

@@ -1,44 +1,49 @@
-"""A race: its lanes are decoded one after the other into one growing trace file.
+"""A race: its lanes are decoded on one clock into one growing trace file.
 
-The decoding process (on ZeroGPU, the worker) appends to the file. The server sends the page only
-the size of the file, and the page fetches it like a recording.
+The decoding process (on ZeroGPU, the worker) appends each event to the file as it happens, and the
+page reads the file while it grows. The job's own messages only say what the race waits for, and that
+it is over.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import errno
+import json
 import re
 import secrets
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from app.content.error_cards import ErrorCard, card, new_run_id
 from app.run.engines import Factory, progress_of
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import LOG, Job, frame, refusal
 from app.run.turns import SHARES
-from specdiff_core.schema.decoder import Stop
+from specdiff_core.measure.race import Step, race
+from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, TraceError
-from specdiff_core.schema.events import Committed, Event, Failed, RunStarted
+from specdiff_core.schema.events import Committed, Failed
 from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_line, read_trace
 
-SETTLE = 0.4
-"""Seconds of the first lane's warm-up, in which the page redraws itself (measured: 0.15 s)."""
-BETWEEN = 0.5
-"""Seconds of each further lane's warm-up, in which the page draws the previous lane's text."""
-FLUSH = 1.0
-"""Seconds between flushes of a trace file, each of which becomes an update of the page."""
+STREAM = 0.1
+"""Seconds between a program's looks for new events."""
+REPORT = 0.5
+"""Seconds between reports of a race's progress. Its events don't wait for them: they are in the trace file at once."""
+LOOK = 0.03
+"""Seconds between looks for new events in a growing trace file."""
 LAST_FRAME = 6.0
 """Seconds to wait for a stopped race's last frame: its current pass must end."""
 KEPT = 7 * 24 * 3600.0
@@ -47,12 +52,7 @@ ROOM = 500_000_000
 """Most bytes of all trace files; the oldest are removed."""
 
 Lanes = Mapping[str, DecodeConfig]
-"""The lanes of a race: name -> settings, in order of measurement, the baseline first."""
-
-
-def warm_up_of(lane: str) -> float:
-    """Seconds of a lane's warm-up if a page watches."""
-    return SETTLE if lane == BASELINE else BETWEEN
+"""The lanes of a race: name -> settings, the baseline first."""
 
 
 @contextlib.contextmanager
@@ -74,6 +74,16 @@ class Traces:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._growing = set[str]()  # names of files of current races
+
+    @contextlib.contextmanager
+    def growing(self, path: Path) -> Iterator[None]:
+        """Declare that a file grows, so that its readers wait for more."""
+        self._growing.add(path.name)
+        try:
+            yield
+        finally:
+            self._growing.discard(path.name)
 
     @cached_property
     def _folder(self) -> Path:
@@ -109,6 +119,17 @@ class Traces:
         except OSError:
             return None
 
+    async def follow(self, name: str, start: int) -> AsyncIterator[bytes]:
+        """The bytes of a file from ``start`` on, as it grows, until its race is over."""
+        grows = True
+        while grows:
+            grows = name in self._growing  # before the look, so that the last bytes are read
+            if part := self.read(name, start):
+                start += len(part)
+                yield part
+            if grows:
+                await asyncio.sleep(LOOK)
+
 
 NAME = re.compile(r"[\w-]{22}\.(jsonl|zip)")
 """File names of :meth:`Traces.new`."""
@@ -121,76 +142,61 @@ def address(trace: Path) -> str:
     return f"runs/{trace.name}"
 
 
-class Recorded(NamedTuple):
-    """Progress of a lane's recording."""
-
-    size: int  # bytes of the trace file, up to the end of a line
-    events: int
-    tokens: int  # new tokens
-    threads: int  # CPU threads of the decode; 0: not known yet
-
-
-def record(events: Iterator[Event], trace: Path, lane: str) -> Iterator[Recorded]:
-    """Append the events of a lane to a trace file. Yields after RunStarted, when the warm-up
-    begins, then every :data:`FLUSH` seconds, and at the end, also if ``events`` raises."""
-    count, tokens, threads, flushed, fresh = 0, 0, 0, time.monotonic(), bytearray()
-
-    def now() -> Recorded:
-        with storing(), trace.open("ab") as file:
-            file.write(fresh)
-            fresh.clear()
-            return Recorded(file.tell(), count, tokens, threads)
-
-    try:
-        for event in events:
-            fresh += event_line(event, lane)
-            count += 1
-            if isinstance(event, Committed):
-                tokens += len(event.ids)
-            if isinstance(event, RunStarted):
-                threads = event.threads
-                yield now()
-                flushed = time.monotonic()
-            elif time.monotonic() - flushed >= FLUSH:
-                yield now()
-                flushed = time.monotonic()
-    except Exception:
-        yield now()  # keep what was measured
-        raise
-    yield now()
-
-
-@runtime_checkable
-class Records(Protocol):
-    """A decoder that writes trace files in its own process (``RemoteDecoder``)."""
-
-    def record(
-        self, prompt: str, config: DecodeConfig, trace: Path, lane: str, *, stop: Stop | None = None, **options: Any
-    ) -> Iterator[Recorded]:
-        """As :func:`record`, for the events of one decode."""
-
-
 @dataclass(frozen=True, slots=True)
 class Update:
     """Progress of a race."""
 
-    phase: str = "loading"  # then ready; then for each lane loading, warming, measuring
-    lane: str = ""
+    phase: str = "loading"  # then racing
     size: int = 0  # bytes of the trace file, up to the end of a line
     tokens: int = 0  # new tokens of all lanes
     events: dict[str, int] = field(default_factory=dict)  # by lane
     failures: dict[str, ErrorCard] = field(default_factory=dict)  # lane -> why it failed
 
-    def failed(self, trace: Path, lane: str, error: Exception, run: str) -> Update:
-        """End a lane with a Failed event; its earlier events stay."""
-        failure = card(error, run)
-        event = Failed(code=failure["code"], message=failure["message"], hint=failure["hint"], run=failure["run"])
-        with storing(), trace.open("r+b") as file:
-            file.truncate(self.size)  # a killed process may have left half a line
-            file.seek(0, 2)
-            size = self.size + file.write(event_line(event, lane))
-        events = {**self.events, lane: self.events.get(lane, 0) + 1}
-        return replace(self, size=size, events=events, failures={**self.failures, lane: failure})
+
+class Recorder:
+    """Appends events to a trace file, from ``now`` on."""
+
+    def __init__(self, trace: Path, now: Update, run: str) -> None:
+        self._trace, self.now, self._run = trace, now, run
+
+    def write(self, steps: Iterable[Step]) -> Iterator[Update]:
+        """Append each event at once; a lane that failed gets a Failed event. Yields every
+        :data:`REPORT` seconds, and at the end, also if ``steps`` raises."""
+        reported, failures = time.monotonic(), self.now.failures
+        events, tokens, size = Counter(self.now.events), self.now.tokens, self.now.size
+        with storing(), self._trace.open("r+b", buffering=0) as file:
+            file.truncate(size)  # a killed process may have left half a line
+            file.seek(size)
+            try:
+                for lane, event in steps:
+                    if isinstance(event, Exception):
+                        failures = {**failures, lane: (failure := card(event, self._run))}
+                        event = Failed(**{name: failure[name] for name in ("code", "message", "hint", "run")})
+                    size += file.write(event_line(event, lane))
+                    events[lane] += 1
+                    tokens += len(event.ids) if isinstance(event, Committed) else 0
+                    self.now = Update("racing", size, tokens, dict(events), failures)
+                    if time.monotonic() - reported >= REPORT:
+                        yield self.now
+                        reported = time.monotonic()
+            finally:
+                self.now = Update("racing", size, tokens, dict(events), failures)
+        yield self.now
+
+
+@runtime_checkable
+class Races(Protocol):
+    """A decoder that races in its own process, and writes the trace there (``RemoteDecoder``)."""
+
+    def race(self, ask: Ask, now: Update, *, stop: Stop) -> Iterator[Update]:
+        """As :func:`record`."""
+
+
+def record(decoder: Decoder, ask: Ask, now: Update, stop: Stop) -> Iterator[Update]:
+    """Race the lanes of ``ask`` that have not failed, and append their events to its trace."""
+    lanes = {lane: config for lane, config in ask.plan.items() if lane not in now.failures}
+    steps = race(decoder, ask.prompt, lanes, stop=stop, threads=ask.threads or None)
+    return Recorder(ask.trace, now, ask.run).write(steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,14 +205,12 @@ class Ask:
 
     Attributes:
         run: id for log messages.
-        watched: whether a page watches; each clock then starts after a longer warm-up, in which the page draws.
-        threads: CPU threads of the decodes; 0: what a probe before the first lane finds fastest.
+        threads: CPU threads of all lanes; 0: those that were quickest at loading.
     """
 
     prompt: str
     plan: Lanes
     run: str = field(default_factory=new_run_id)
-    watched: bool = False
     threads: int = 0
     trace: Path = field(default_factory=lambda: TRACES.new())
 
@@ -221,19 +225,20 @@ def decoding(factory: Factory) -> Decode:
 
 
 def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update | str, None, None]:
-    """Decode all lanes, one after the other. A failing lane does not end the others.
+    """Load what the lanes need, then decode them. A failing lane does not end the others.
 
     Raises:
-        Exception: nothing can be compared: vanilla or every other lane failed to load, or the first decode failed.
+        Exception: nothing can be compared: vanilla or every other lane failed to load, or nothing was decoded.
     """
     with storing():
         now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
     failures: dict[str, Exception] = {}
+    engine: Decoder | None = None
+    yield now
     try:
-        for lane, config in ask.plan.items():  # before the first clock starts
-            yield (now := replace(now, lane=lane))
+        for lane, config in ask.plan.items():
             try:
-                yield from progress_of(partial(factory, config.pair, config.drafter), stop)
+                engine = yield from progress_of(partial(factory, config.pair, config.drafter), stop)
             except Stopped:
                 raise
             except Exception as error:
@@ -241,62 +246,46 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         drafted = [lane for lane in ask.plan if lane != BASELINE]
         if failures and (BASELINE in failures or all(lane in failures for lane in drafted)):
             raise next(iter(failures.values()))
-        for lane, reason in failures.items():
-            now = now.failed(ask.trace, lane, reason, ask.run)
-        yield (now := replace(now, phase="ready"))
-        threads = ask.threads
-        for lane, config in ask.plan.items():
-            if lane in failures:
-                continue
-            if stop.is_set():
-                raise Stopped
-            before = now = replace(now, phase="loading", lane=lane)
-            try:
-                # Again, because the decoding process may have died.
-                engine = yield from progress_of(partial(factory, config.pair, config.drafter), stop)
-                warm_up = warm_up_of(lane) if ask.watched else 0.0
-                options: dict[str, Any] = {"stop": stop, "grain": "step", "warm_up": warm_up, "threads": threads}
-                if isinstance(engine, Records):
-                    parts = engine.record(ask.prompt, config, ask.trace, lane, **options)
-                else:
-                    parts = record(engine.decode(ask.prompt, config, **options), ask.trace, lane)
-                for part in parts:
-                    now = replace(
-                        now,
-                        phase="warming" if now.phase == "loading" else "measuring",
-                        size=part.size,
-                        tokens=before.tokens + part.tokens,
-                        events={**before.events, lane: part.events},
-                    )
-                    threads = part.threads or threads  # for the other lanes too
-                    yield now
-            except Stopped:
+        assert engine is not None, "vanilla was loaded"
+        recorder = Recorder(ask.trace, now, ask.run)
+        yield from recorder.write(failures.items())
+        now = recorder.now
+        try:
+            for now in (
+                engine.race(ask, now, stop=stop) if isinstance(engine, Races) else record(engine, ask, now, stop)
+            ):
+                yield now
+        except Stopped:
+            raise
+        except Exception as error:  # it ended all lanes: the decoding process died, or the disk is full
+            if not now.tokens:
                 raise
-            except Exception as error:
-                if not any(now.events.values()):
-                    raise
-                yield (now := now.failed(ask.trace, lane, error, ask.run))
+            whole = ask.trace.read_bytes().rfind(b"\n") + 1  # more than was reported
+            unended = {lane: error for lane in ask.plan if lane not in now.failures}
+            yield from Recorder(ask.trace, replace(now, size=whole), ask.run).write(unended.items())
     except Stopped:
         pass
 
 
 class Race(Job):
-    """A race, which from the first clock on uses its ``visitor``'s share (a session; "": none)."""
+    """A race, which from the start of its clock on uses its ``visitor``'s share (a session; "": none)."""
 
     def __init__(self, decode: Decode, ask: Ask, visitor: str = "") -> None:
         super().__init__(ask.run)
         self.ask, self.now = ask, Update()
         self._decode, self.visitor = decode, visitor
+        self.reason: ErrorCard | None = None  # why the server stopped it
         LOG.info("run %s: %s", self.run, ", ".join(ask.plan), extra={"run": self.run})
 
     def work(self) -> Iterator[object]:
         try:
-            with contextlib.ExitStack() as share, contextlib.closing(self._decode(self.ask, self.stop)) as updates:
+            updates = self._decode(self.ask, self.stop)
+            with TRACES.growing(self.ask.trace), contextlib.ExitStack() as share, contextlib.closing(updates):
                 check: Callable[[], None] | None = None
                 for update in updates:
                     if isinstance(update, Update):
                         self.now, self.phase = update, update.phase
-                    if check is None and self.phase == "ready":
+                    if check is None and self.phase == "racing":
                         check = share.enter_context(SHARES.of(self.visitor, lambda: self.now.tokens))
                     if check:
                         check()
@@ -305,41 +294,49 @@ class Race(Job):
             if not self.now.tokens:
                 raise
             self.stop.set()  # what was decoded is kept
-            self.now = self.now.failed(self.ask.trace, self.now.lane, error, self.run)
+            self.reason = card(error, self.run)
 
     def progress(self) -> dict[str, Any]:
-        """The current lane, and the size of the trace file."""
-        now = self.now
+        """What it waits for, and the trace file."""
         return {
-            "phase": "loading" if now.phase == "ready" else now.phase,
-            "lane": now.lane,
+            "phase": self.now.phase,
             "message": self.message,
-            **({"settle": warm_up_of(now.lane)} if now.phase == "warming" else {}),
             "lanes": list(self.ask.plan),
             "trace": address(self.ask.trace),
-            "size": now.size,
         }
 
     def result(self) -> dict[str, Any]:
         """The outcome; whatever ended the race, its measurements are kept."""
-        failures = self.now.failures
+        size, failures = self.now.size, self.now.failures
         if self.error is not None or (self.stop.is_set() and not self.now.tokens and not failures):
             return {"phase": "stopped", "trace": None}  # nothing was measured
         if failures and all(lane in failures for lane in self.ask.plan if lane != BASELINE):
-            return {"phase": "failed", "source": "failed", "card": next(iter(failures.values()))}
-        return {"phase": "stopped" if self.stop.is_set() else "finished", "source": "run"}
+            return {"phase": "failed", "source": "failed", "card": next(iter(failures.values())), "size": size}
+        reason = {"card": self.reason} if self.reason else {}
+        return {"phase": "stopped" if self.stop.is_set() else "finished", "source": "run", "size": size, **reason}
 
 
-def results(job: Race) -> Iterator[dict[str, Any]]:
+def results(job: Race, *, with_events: bool = False) -> Iterator[dict[str, Any]]:
     """Run a race for a program: yields progress objects, then the lanes under ``lanes``.
+
+    Args:
+        with_events: each progress object has the new events of all lanes, in the order in which they happened.
 
     Raises:
         Exception: the exception that ended the run; the caller translates it.
     """
     job.start()
+    read = 0
     try:
-        while not job.done.wait(job.beat):
-            yield {"finished": False, "events_so_far": dict(job.now.events)}
+        while not job.done.wait(STREAM if with_events else job.beat):
+            answer: dict[str, Any] = {"finished": False, "events_so_far": dict(job.now.events)}
+            if with_events:
+                part = (TRACES.read(job.ask.trace.name, read) or b"").rpartition(b"\n")[0]
+                lines = [json.loads(line) for line in part.splitlines()]
+                read += len(part) + bool(part)
+                answer["events"] = [line for line in lines if line["kind"] != "Trace"]
+            if answer.get("events") != []:
+                yield answer
     finally:
         job.stop.set()
     if job.error is not None:

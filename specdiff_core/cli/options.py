@@ -137,10 +137,10 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     from specdiff_core.engine import Engine
     from specdiff_core.models.device import set_threads
 
-    set_threads(args.threads)
+    set_threads(args.threads)  # of everything else; the engine chooses its own unless told
     names = tuple(dict.fromkeys((*drafters, "none")))
     placement = {"device": args.device, "dtype": args.dtype, "context": args.context}
-    engine = Engine.load(pair, drafters=names, progress=say, **placement)
+    engine = Engine.load(pair, drafters=names, progress=say, threads=args.threads, **placement)
     for name in drafters:
         engine.drafter(name)  # reports missing weights now, not during a run
     return engine

@@ -1,4 +1,4 @@
-"""``race``: decode one prompt in several lanes, one after the other."""
+"""``race``: decode one prompt in several lanes, on one clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.cli.output import describe, plain, served, table
-from specdiff_core.measure.runner import race as race_of
+from specdiff_core.measure.race import race_repeatedly
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import flag
@@ -22,12 +22,11 @@ from specdiff_core.schema.trace import write_trace
 
 
 def add_command(commands: Any) -> None:
-    about = "Decode one prompt with vanilla and with a drafter, or with several methods, in turn, and compare them."
+    about = "Decode one prompt with vanilla and with a drafter, or with several methods, on one clock; compare them."
+
     parser = options.add_parser(commands, "race", run, about)
     options.add_run(parser)
-    parser.add_argument(
-        "--repeats", type=int, default=1, metavar="N", help="measure every lane N times, interleaved [default 1]"
-    )
+    parser.add_argument("--repeats", type=int, default=1, metavar="N", help="race N times [default 1]")
     parser.add_argument(
         "--methods",
         metavar="LIST",
@@ -45,7 +44,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Decode all lanes one after the other; repeats alternate the order."""
+    """Decode all lanes on one clock."""
     config, lanes = _lanes(args)
     check_prompt(args.prompt)
     if args.repeats < 1:
@@ -57,15 +56,13 @@ def run(args: argparse.Namespace) -> None:
 
         servers = attach(*args.attach)
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
-    detail, threads = args.trace is not None, 0 if args.threads is None else None
-    runs = race_of(
+    runs = race_repeatedly(
         engine,
         args.prompt,
         lanes | dict.fromkeys(servers, config),
         repeats=args.repeats,
-        detail=detail,
+        detail=args.trace is not None,
         progress=options.say,
-        threads=threads,
         others=servers,
     )
     race = race_summary(runs)

@@ -5,6 +5,8 @@ slow browser. A run's time includes the overhead of the loop."""
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -93,3 +95,49 @@ class DeviceClock:
             yield
         finally:
             self._off_seconds += self._tick() - began
+
+
+class Use:
+    """What a run used besides time: memory of a CUDA device, and waiting for a processor. Counted
+    only while the run computes, so that runs which take turns don't count each other's.
+
+    Attributes:
+        peak_bytes: most bytes that it held at once; None on a CPU.
+        waited_seconds: that threads of this process waited, in all; None where it isn't counted.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self.peak_bytes: int | None = 0 if self._cuda else None
+        self.waited_seconds: float | None = None if self._cuda or _waited() is None else 0.0
+        self._held = 0  # bytes
+
+    def during(self, events: Iterator[Event]) -> Iterator[Event]:
+        """The same events, counting what each took to make."""
+        while True:
+            allocated, waited = 0, None if self._cuda else _waited()
+            if self._cuda:
+                allocated = torch.cuda.memory_allocated()
+                torch.cuda.reset_peak_memory_stats()
+            event = next(events, None)
+            if self._cuda:
+                peak = self._held + torch.cuda.max_memory_allocated() - allocated
+                self.peak_bytes = max(self.peak_bytes or 0, peak)
+                self._held += torch.cuda.memory_allocated() - allocated
+            elif waited is not None and self.waited_seconds is not None:
+                self.waited_seconds += max(0.0, (_waited() or waited) - waited)
+            if event is None:
+                return
+            yield event
+
+
+def _waited() -> float | None:
+    """Seconds that threads of this process waited for a processor; None if they aren't counted.
+
+    Linux: the second number of a thread's ``schedstat`` is its time on a run queue, in nanoseconds.
+    """
+    waits = []
+    for path in glob.glob("/proc/self/task/*/schedstat"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # the thread ended
+            waits.append(int(file.read().split()[1]))
+    return sum(waits) / 1e9 if waits else None

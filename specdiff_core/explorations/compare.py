@@ -105,7 +105,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         for turn, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {name: method.config(base) for name, method in methods.items()}
-            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads, race_of=race_of)
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, race_of=race_of)
             threads = runs.threads
             for done, total, run in runs.fill():
                 doing = f"{methods[run.lane].label}, temperature {degree:g}"

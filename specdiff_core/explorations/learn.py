@@ -292,7 +292,7 @@ class _Writer:
         from specdiff_core.train.learners import default_taps
 
         self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
-        self.engine, self.seed, self.threads, self._stopped = engine, seed, engine.quickest_threads(), stopped
+        self.engine, self.seed, self.threads, self._stopped = engine, seed, engine.threads, stopped
         self._random = torch.Generator(engine.pair.placement.device).manual_seed(seed)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

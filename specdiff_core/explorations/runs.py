@@ -57,11 +57,10 @@ def narrow(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 class Runs(Rows):
-    """All runs so far, by the key of their settings, on as many CPU threads as a probe finds fastest.
+    """All runs so far, by the key of their settings.
 
     Args:
         settings: key -> settings to measure; vanilla's are ``base``. Turn n adds n to the seed, as in the bench.
-        threads: result of an earlier probe; 0: probe now.
         race_of: (key, prompt) -> name of the race, by default one for each key; ``RACE#LANE`` puts several into one.
     """
 
@@ -73,7 +72,6 @@ class Runs(Rows):
         prompts: Sequence[Prompt],
         stopped: ShouldStop,
         *,
-        threads: int = 0,
         race_of: Callable[[str, Prompt], str] = lambda key, prompt: key,
     ) -> None:
         super().__init__(BASELINE)
@@ -85,7 +83,7 @@ class Runs(Rows):
         self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # race -> vanilla's run, and the first of each lane
         self.races: dict[str, bytes] = {}  # race -> the same as a trace file
         self.failed: dict[str, str] = {}  # key -> why it was not measured
-        self.threads = threads or engine.quickest_threads()
+        self.threads = engine.threads  # for all of them, also if a run is disturbed
 
     def fill(self) -> Iterator[tuple[int, int, Run]]:
         """Decode every prompt with all settings; a setting that fails is left out from then on.
@@ -108,9 +106,10 @@ class Runs(Rows):
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
 
     def _run(self, run: Run) -> bool:
-        key, stop, warm_up = run.lane, StopFlag(self._stopped), None if run.turn else 0.0
+        key = run.lane
         try:
-            events = run.decode(self._engine, stop=stop, warm_up=warm_up, threads=self.threads)
+            self._engine.warm_up(run.config)
+            events = run.decode(self._engine, stop=StopFlag(self._stopped), threads=self.threads)
         except SpecDiffError as error:
             if key == BASELINE:
                 raise

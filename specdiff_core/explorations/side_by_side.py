@@ -139,17 +139,16 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
             raise ConfigError(f"{self.take} isn’t a token of this target.", field="take", hint="Choose a candidate.")
         runs: dict[str, list[Event]] = {}
-        facts: dict[str, Any] = {"threads": 0}
+        facts: dict[str, Any] = {"threads": engine.threads}
 
         def decode(name: str, prompt: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
             """Whether it was not stopped."""
-            options = {"stop": StopFlag(stopped), "warm_up": 0.0, "threads": facts["threads"], "after": after}
+            engine.warm_up(config)
+            options = {"stop": StopFlag(stopped), "threads": facts["threads"], "after": after}
             events = [short_times(event) for event in engine.decode(prompt, config, **options)]
             if stopped():
                 return False
-            header = header_of(events)
-            assert header is not None, "a run begins with its header"
-            runs[name], facts["threads"] = events, header.threads  # all runs alike
+            runs[name] = events
             return True
 
         answer = partial(_answer, self, runs, facts, engine)

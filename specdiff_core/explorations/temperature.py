@@ -91,7 +91,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             base = dataclasses.replace(self.base, temperature=degree)
             drafting = dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma)
             configs = {_key(degree, draft): dataclasses.replace(drafting, draft_temperature=draft) for draft in drafts}
-            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads)
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped)
             threads = runs.threads
             for done, per_degree, run in runs.fill():
                 draft = run.config.draft_temperature or 0.0

@@ -1,4 +1,4 @@
-"""Interleaves lanes: the order in which races, sweeps and explorations measure.
+"""Interleaves lanes: the order in which sweeps and explorations measure.
 
 A turn is one prompt and repeat, in which every lane runs once. Every other turn runs in reverse
 order, so that a steady drift of the machine's speed cancels.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,8 +17,7 @@ from specdiff_core.measure.grid import SWEPT, VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, digest
 from specdiff_core.measure.store import RowLog, RunRow
 from specdiff_core.provenance import git_state
-from specdiff_core.schema.decoder import Decoder, warm_up_config
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import DecodeConfig
@@ -80,47 +79,6 @@ def plan(
             yield Run(turn, prompt, repeat, name, dataclasses.replace(config, seed=seed))
 
 
-def race(
-    decoder: Decoder,
-    prompt: str,
-    lanes: Mapping[str, DecodeConfig],
-    *,
-    repeats: int = 1,
-    detail: bool = False,
-    progress: Callable[[str], None] | None = None,
-    threads: int | None = 0,
-    others: Mapping[str, Decoder] | None = None,
-) -> dict[str, list[list[Event]]]:
-    """The runs of every lane after one prompt, all with the same seed.
-
-    Args:
-        threads: CPU threads of all lanes, see :class:`~specdiff_core.schema.decoder.Decoder`.
-        others: lanes with another decoder.
-
-    Raises:
-        ConfigError: ``repeats`` is not a positive number.
-        SpecDiffError: a lane cannot run.
-    """
-    if not isinstance(repeats, int) or repeats < 1:
-        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
-    decoders = {lane: (others or {}).get(lane, decoder) for lane in lanes}
-    for lane, other in (others or {}).items():  # their warm-up: one that refuses says so before any lane is measured
-        for _ in other.decode(prompt, warm_up_config(lanes[lane])):
-            pass
-    text = Prompt(id="race", flavour="race", prompt=prompt)
-    runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
-    for run in plan([text], lanes, repeats, one_seed=True):
-        if progress is not None:
-            progress(f"measuring {run.lane}, {run.repeat + 1} of {repeats}")
-        ours = decoders[run.lane] is decoder
-        warm_up = 0.0 if ours and run.turn == 0 else None
-        events = run.decode(decoders[run.lane], detail=detail, threads=threads, warm_up=warm_up)
-        if ours and (started := header_of(events)):
-            threads = started.threads  # the same for all lanes
-        runs[run.lane].append(events)
-    return runs
-
-
 def sweep(
     engine: Decoder,
     prompts: Sequence[Prompt],
@@ -144,12 +102,10 @@ def sweep(
         ConfigError: ``path`` has rows of another benchmark.
     """
     lanes = {setting.key: setting.config(base) for setting in settings}
-    cold = set(lanes)  # a resumed sweep may begin anywhere
 
     def measure(run: Run) -> RunRow:
-        warm_up = 0.0 if run.lane in cold else None
-        cold.discard(run.lane)
-        return run.row(run.decode(engine, warm_up=warm_up))
+        engine.warm_up(run.config)
+        return run.row(run.decode(engine))
 
     log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), RunRow)
     todo = {(run.prompt.id, run.repeat, run.lane): run for run in plan(prompts, lanes, repeats)}

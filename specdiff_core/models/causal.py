@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -175,6 +175,26 @@ def load_network(
                 network.lm_head = StoredRows(index, "lm_head.weight", dtype)
 
     return network.freeze(load)
+
+
+def read_layers(folder: Path, layers: Sequence[int]) -> dict[str, Tensor]:
+    """The weights of some ``layers`` of the model in ``folder``, numbered anew, and of its last norm,
+    in fp32, for a drafter cut from it.
+
+    Raises:
+        WeightsError: as :func:`load_network`.
+    """
+    config = config_of(folder, "target")
+    with described(folder, "target"), torch.device("meta"):
+        if why := unsupported(config, 1):
+            raise WeightsError(f"No drafter can be cut from {shown(folder)}: {why}.", hint=OTHER)
+        network = CausalLM(config, context=1)
+    read, tensors = _reader(folder, network), dict[str, Tensor]()
+    for place, layer in enumerate(layers):
+        for name, tensor in read(f"layers.{layer}.", ()):
+            tensors[name.replace(f"layers.{layer}.", f"layers.{place}.", 1)] = tensor.float()
+    tensors |= {name: tensor.float() for name, tensor in read("", TABLES) if name.startswith("norm.")}
+    return tensors
 
 
 def load_stock(

@@ -37,6 +37,11 @@ def computes_bf16() -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether ``device`` multiplies bf16 itself; others emulate it."""
+    return device.type == "cuda" or computes_bf16()
+
+
 class Product:
     """x·Wᵀ + b for a frozen W, possibly of several projections side by side.
 

@@ -139,7 +139,7 @@ def _drafter(pair: OwnPair, context: int) -> DrafterSpec:
     detected, model = kind_of(values), str(values.get("model_type", ""))
     kind, shift = pair.kind or detected, pair.shift
     if shift is None:
-        shift = SHIFTS.get(model.lower(), 0 if "cond_dim" in values else None)
+        shift = SHIFTS.get(model.lower(), 0 if "cond_dim" in values else 1 if "specdiff" in names_in(values) else None)
     mask = values.get("mask_token_id") if pair.mask_id is None else pair.mask_id
     unstated = f"its config.json ({model or 'no model_type'}) does not say what it is"
     ambiguous = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
@@ -163,6 +163,8 @@ def _drafter(pair: OwnPair, context: int) -> DrafterSpec:
     if kind == "denoise":
         length = values.get("model_length") or values.get("max_position_embeddings") or values.get("n_positions")
         fields = {"context": min(context, int(length or context)), "logit_shift": shift or 0, "mask_id": pair.mask_id}
+        if isinstance(values.get("block_size"), int):
+            fields["window"] = values["block_size"]
     elif kind == "block":
         nested = values.get("dflash_config")
         merged = {**values, **(nested if isinstance(nested, dict) else {})}
@@ -177,8 +179,12 @@ def _drafter(pair: OwnPair, context: int) -> DrafterSpec:
 
 def kind_of(values: Mapping[str, Any]) -> str:
     """The kind of drafter that a ``config.json`` describes: one of :data:`KINDS`, or empty."""
-    model = str(values.get("model_type", "")).lower()
-    names = (model, values.get("speculators_model_type"), *(values.get("architectures") or ()), *values)
-    text = " ".join(map(str, names)).lower()
+    text, model = names_in(values), str(values.get("model_type", "")).lower()
     marked = (name for name, kind in KINDS.items() if any(mark in text for mark in kind.marks))
     return next(marked, "sequential" if model in _CAUSAL else "")
+
+
+def names_in(values: Mapping[str, Any]) -> str:
+    """The type, classes and keys in a ``config.json``, in lower case."""
+    names = (values.get("model_type", ""), values.get("speculators_model_type"), *(values.get("architectures") or ()))
+    return " ".join(map(str, (*names, *values))).lower()

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
-
-WARM_UP = 16
-"""Tokens of a warm-up: the first passes allocate memory and compile, so they are slow."""
-
-
-def warm_up_config(config: DecodeConfig) -> DecodeConfig:
-    """The settings of a warm-up for a run with ``config``."""
-    return dataclasses.replace(config, max_new_tokens=min(WARM_UP, config.max_new_tokens))
 
 
 class Stop(Protocol):
@@ -28,6 +19,9 @@ class Stop(Protocol):
 class Decoder(Protocol):
     """The interface of :class:`~specdiff_core.engine.Engine` for the page and benchmarks."""
 
+    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = ...) -> None:
+        """Pay once what the first passes with such settings cost. An exception from ``progress`` ends it."""
+
     def decode(
         self,
         prompt: str,
@@ -36,7 +30,6 @@ class Decoder(Protocol):
         detail: bool = True,
         grain: str = "step",
         stop: Stop | None = None,
-        warm_up: float | None = None,
         threads: int | None = None,
     ) -> Iterator[Event]:
         """Yield the events of one decode: RunStarted, the loop's, Finished.
@@ -45,9 +38,7 @@ class Decoder(Protocol):
             detail: emit every denoising step and the candidates, or only what metrics need.
             grain: how finely the clock synchronises with a device: ``step`` or ``total``.
             stop: when set, the run ends with reason ``stopped`` before its next pass.
-            warm_up: seconds for which to decode the first tokens off the clock after RunStarted, at
-                least once; None: not at all.
-            threads: CPU threads of this decode; None: unchanged; 0: a short probe chooses.
+            threads: CPU threads of this decode; None: those that were quickest at loading.
         """
 
 

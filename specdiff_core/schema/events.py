@@ -285,6 +285,19 @@ Event = (
 )
 
 
+def seconds_of(event: Event) -> float:
+    """When an event happened on the decode clock of its run; 0 where it has no time."""
+    match event:
+        case Finished():
+            return event.seconds
+        case Committed():
+            return event.at
+        case Prefilled() | DenoiseStep() | DraftReady() | TargetScored() | Verified():
+            return event.span.start + event.span.seconds
+        case _:
+            return 0.0
+
+
 def _parallel(*lists: Sequence[object]) -> None:
     """Raise ValueError unless all lists have the same length."""
     if len({len(entries) for entries in lists}) > 1:

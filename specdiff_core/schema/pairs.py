@@ -165,7 +165,7 @@ DRAFTER_KINDS: dict[str, DrafterSpec] = {kind.name: kind for kind in (
         chained=True, about="Denoises a block; from its one pass each token is drawn given the one "
         "before it, not by itself."),
     DrafterSpec(name="mdlm", label="Masked diffusion (SpecDiff)", module="masked_diffusion",
-        declared="denoise", marks=("mdlm", "cond_dim", "dream"),
+        declared="denoise", marks=("mdlm", "cond_dim", "dream", "specdiff"),
         about="A bidirectional masked denoiser that re-reads the last tokens at every step."),
     DrafterSpec(name="autoregressive", label="Small autoregressive model",
         module="autoregressive", drafting="sequential", declared="sequential",

@@ -19,12 +19,13 @@ from safetensors import SafetensorError
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
-from specdiff_core.drafters import block_diffusion, eagle
+from specdiff_core.drafters import block_diffusion, eagle, masked_diffusion
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
+from specdiff_core.models.causal import read_layers
 from specdiff_core.models.files import empty_folder
-from specdiff_core.models.folders import is_local, shown
+from specdiff_core.models.folders import is_local, resolve, shown
 from specdiff_core.models.network import CausalLM, vocabulary
 from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.provenance import command, provenance
@@ -51,11 +52,14 @@ from specdiff_core.train.learners import (
     DraftVocab,
     EagleLearner,
     Learner,
+    MaskedLearner,
     block_config,
     default_taps,
     frequent_words,
+    masked_config,
     new_block,
     new_eagle,
+    new_masked,
 )
 from specdiff_core.train.settings import DrafterSettings
 from specdiff_core.train.trainer import LogLine, Trainer, log, now, read_checkpoint
@@ -69,6 +73,7 @@ HELD_OUT = 40
 MEASURED = 96
 """New tokens of each of them, at most."""
 SCORE = "tokens_per_round/"
+KINDS = {"block": "Block", "eagle": "EAGLE", "masked": "SpecDiff"}
 
 
 class DrafterTraining:
@@ -108,7 +113,7 @@ class DrafterTraining:
         self.taps = settings.taps or default_taps(depth)
         self._check(depth)
         self.layers = tuple(sorted({*self.taps, depth - 1}))  # for both kinds
-        self.read = self.taps if settings.kind == "block" else (depth - 1,)
+        self.read = {"block": self.taps, "eagle": (depth - 1,), "masked": ()}[settings.kind]
         self._choose_prompts(prompts, valid)
         self._corpus = hashlib.sha256("\0".join(line.prompt for line in prompts).encode()).hexdigest()[:12]
         self._looping: set[str] = set()  # of the held-out prompts, those whose answers loop
@@ -245,6 +250,11 @@ class DrafterTraining:
             return EagleLearner(new_eagle(model.config, seed=settings.seed).to(self.device), *shared)
         source = self.engine.pair.spec.target
         name = shown(source) if is_local(source) else source
+        if settings.kind == "masked":
+            fresh = masked_config(model.config, name, settings, mask=mask, words=len(ids))
+            cut = read_layers(resolve(source, self.engine.pair.spec.revision), settings.cut) if settings.cut else {}
+            network = new_masked(state["released"] if state else fresh, cut, seed=settings.seed)
+            return MaskedLearner(network.to(self.device), *shared)
         fresh = block_config(model.config, name, settings, taps=self.taps, mask=mask, words=len(ids))
         released = state["released"] if state else fresh
         return BlockLearner(new_block(released, seed=settings.seed).to(self.device), *shared)
@@ -311,8 +321,9 @@ class DrafterTraining:
         pair = self.engine.pair
         fields = {"target": pair.spec.target, "target_revision": pair.spec.revision, "context": pair.spec.context}
         spec = register_pair(parse({**fields, "drafter": str(folder)}).name).drafters[0]
-        build = block_diffusion.build if self.settings.kind == "block" else eagle.build
-        return build(spec, pair.placement, target=pair.model, pair=pair.spec)
+        modules: Any = {"block": block_diffusion, "eagle": eagle, "masked": masked_diffusion}
+        drafter: Drafter = modules[self.settings.kind].build(spec, pair.placement, target=pair.model, pair=pair.spec)
+        return drafter
 
     def _card(self, learner: Learner) -> ModelCard:
         settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, ())
@@ -325,7 +336,7 @@ class DrafterTraining:
         facts: Any = {"corpus": self._corpus, "seed": settings.seed, "command": words}
         parameters = sum(parameter.numel() for parameter in learner.model.parameters()) / 1e6
         return ModelCard(
-            name=f"{'Block' if settings.kind == 'block' else 'EAGLE'} drafter for {Path(pair.spec.target).name}",
+            name=f"{KINDS[settings.kind]} drafter for {Path(pair.spec.target).name}",
             summary=f"{learner.about}\n\n{learnt}",
             shape=f"{parameters:.1f} M parameters; see config.json.",
             history=[training_of(self.run, self._facts, self.device, **facts)],

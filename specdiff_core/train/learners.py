@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,8 @@ from specdiff_core.models.dflash import DFlashDraftModel
 from specdiff_core.models.eagle import EagleHead, save_eagle
 from specdiff_core.models.files import write_folder
 from specdiff_core.models.folders import is_gguf
-from specdiff_core.models.kernels import computes_bf16
+from specdiff_core.models.kernels import multiplies_bf16
+from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel
 from specdiff_core.models.network import Vocabulary, attend
 from specdiff_core.train import losses
 from specdiff_core.train.answers import Batch
@@ -160,8 +161,7 @@ class BlockLearner(Learner):
         first = batch.prompts - 1  # the prompt's last token is the first anchor
         plan: Any = {"count": settings.anchors, "size": size, "whole": settings.whole, "generator": generator}
         blocks = draw_blocks(batch.tokens, batch.lengths, first, **plan)
-        inputs = batch.features.flatten(2), self._embed, generator
-        where, states, before = draft_states(self.model, blocks, *inputs, alone=ALONE)
+        where, states, before = self._states(blocks, batch, generator)
         values, logs = losses.top_loss(
             states,
             words.rows,
@@ -172,7 +172,13 @@ class BlockLearner(Learner):
         )
         known = blocks.known[..., 1:]
         probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())
-        return losses.weighted_mean(values, self.weigh(probs, known)[where])
+        weigh = losses.streak_weights if settings.align == "streak" else self.weigh
+        return losses.weighted_mean(values, weigh(probs, known)[where])
+
+    def _states(
+        self, blocks: Blocks, batch: Batch, generator: torch.Generator
+    ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
+        return draft_states(self.model, blocks, batch.features.flatten(2), self._embed, generator, alone=ALONE)
 
     @torch.no_grad()
     def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
@@ -212,6 +218,42 @@ class BlockLearner(Learner):
             f"words.{markov}\n\nLayout: `DFlashSpeculator` of vLLM's speculators, whose classes "
             f"(commit {SPECULATORS}) read such a config.json, have the same names and shapes, and "
             f"compute the same hidden states. {self._checked}{vllm}"
+        )
+
+
+class MaskedLearner(BlockLearner):
+    """A masked denoiser cut from the target: reads no hidden states of it."""
+
+    model: MaskedDraftModel  # type: ignore[assignment]
+
+    def _states(
+        self, blocks: Blocks, batch: Batch, generator: torch.Generator
+    ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
+        """As :func:`draft_states`; row j of a window predicts slot j + 1."""
+        ids = blocks.text.masked_fill(blocks.masked, int(self.model.config.mask_token_id))[..., :-1]
+        with autocast(ids.device):
+            hidden = masked_hidden(self.model, self._embed(batch.tokens), self._embed(ids), blocks.anchors)
+        where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
+        return where, hidden[where].float(), (where[0], blocks.anchors[where[:2]] + where[2])
+
+    def export(self, folder: Path) -> None:
+        """In the layout of ``models/masked.py``."""
+        known = (self.words.inverse >= 0).cpu()
+        ids = known.nonzero()[:, 0]
+        maps = {"d2t": ids - torch.arange(len(ids)), "t2d": known} if len(ids) < len(known) else {}
+        write_folder(folder, self.model.released, self.model.state_dict(), tables=maps)
+
+    @property
+    def about(self) -> str:
+        cut = ", ".join(map(str, self.settings.cut))
+        count, total = len(self.words.ids), len(self.words.inverse)
+        begun = f"begun with layers {cut} of the target (0 is the first)" if cut else "begun from nothing"
+        return (
+            f"An independent masked-diffusion drafter (SpecDiff, arXiv 2408.05636) of windows up to "
+            f"{self.settings.block} tokens: {self.model.shape.layers} layers, {begun}, adapted as DiffuLLaMA and "
+            f"Dream are, between the target's embedding and output head, of which it has {count:,} of "
+            f"{total:,} words. It reads no hidden states of the target. The text before a window is "
+            f"read causally and cached; the window in both directions."
         )
 
 
@@ -260,7 +302,7 @@ class EagleLearner(Learner):
 
 def autocast(device: torch.device) -> torch.autocast:
     """bf16 where the device computes it; elsewhere it would be emulated, and slower than fp32."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" or computes_bf16())
+    return torch.autocast(device.type, torch.bfloat16, enabled=multiplies_bf16(device))
 
 
 class Blocks(NamedTuple):
@@ -335,6 +377,36 @@ def block_hidden(model: DFlashDraftModel, features: Tensor, embeddings: Tensor, 
         return attend(q, keys, values, mask)
 
     return model.denoise(embeddings, model.rope(positions), read)
+
+
+def masked_hidden(model: MaskedDraftModel, text: Tensor, windows: Tensor, anchors: Tensor) -> Tensor:
+    """Texts and all windows of a batch in one pass. A text is read causally; a window reads the text
+    before its anchor, and itself in both directions.
+
+    Args:
+        text: ``[B, L, W]`` embeddings.
+        windows: ``[B, A, γ, W]`` embeddings of anchors, clean and mask tokens.
+        anchors: ``[B, A]``.
+
+    Returns:
+        ``[B, A, γ, W]`` final states.
+    """
+    (batch, length), (count, size) = text.shape[:2], windows.shape[1:3]
+    context = torch.arange(length, device=text.device)
+    positions = anchors[..., None] + torch.arange(size, device=text.device)  # [B, A, γ]
+    windowed = torch.arange(count * size, device=text.device) // size
+    before = context < anchors.repeat_interleave(size, 1)[..., None]  # [B, A·γ, L]
+    itself = (windowed[:, None] == windowed).expand(batch, -1, -1)
+    earlier = (context <= context[:, None]).expand(batch, -1, -1)  # [B, L, L]
+    seen = torch.cat([F.pad(earlier, (0, count * size)), torch.cat([before, itself], -1)], 1)[:, None]
+    mask = torch.zeros_like(seen, dtype=text.dtype).masked_fill_(~seen, -torch.inf)  # added: fast on a CPU
+
+    def read(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(q, k, v, mask)
+
+    rope = model.rope(torch.cat([context.expand(batch, -1), positions.flatten(1)], 1))
+    states: Tensor = model(torch.cat([text, windows.flatten(1, 2)], 1), rope, read, last=count * size)
+    return states.view(batch, count, size, -1)
 
 
 def draft_states(
@@ -454,6 +526,32 @@ def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
         for layer in model.layers:
             layer.self_attn.o_proj.weight.mul_(0.3)
             layer.mlp.down_proj.weight.mul_(0.3)
+    return model
+
+
+def masked_config(target: Any, name: str, settings: DrafterSettings, *, mask: int, words: int) -> dict[str, Any]:
+    """The ``config.json`` of a new denoiser cut from ``target`` (``models/masked.py``)."""
+    return {
+        "architectures": [ARCHITECTURE],
+        "model_type": "llama",
+        "num_hidden_layers": len(settings.cut) or settings.layers,
+        **sizes_of(target),
+        "block_size": settings.block,
+        "draft_vocab_size": words,
+        "mask_token_id": mask,
+        "cut_from": {"name_or_path": name, "layers": list(settings.cut)},
+        "dtype": "bfloat16",
+    }
+
+
+def new_masked(released: dict[str, Any], cut: Mapping[str, Tensor], *, seed: int) -> MaskedDraftModel:
+    """An untrained denoiser; ``cut``: weights to begin with (``models/causal.py: read_layers``)."""
+    model, generator = MaskedDraftModel(released), torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            nn.init.normal_(parameter, std=model.config.initializer_range, generator=generator)
+    if cut:
+        model.load_state_dict(dict(cut))
     return model
 
 

@@ -1,6 +1,6 @@
 """Muon: momentum whose matrices are made nearly orthogonal before each step (K. Jordan, 2024), in
-the precision of the weights. ``torch.optim.Muon`` computes the same in bf16, which a processor
-without bf16 emulates: 40 s a step for a drafter of a few million parameters."""
+bf16 where the device computes it. ``torch.optim.Muon`` always does, which a processor without bf16
+emulates: 40 s a step for a drafter of a few million parameters."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from specdiff_core.models.kernels import multiplies_bf16
 
 STEPS = (
     (4.0848, -6.8946, 2.9270),
@@ -25,10 +27,12 @@ def orthogonal(matrix: Tensor) -> Tensor:
     tall = matrix.shape[0] > matrix.shape[1]
     x: Tensor = matrix.T if tall else matrix
     x = x / (x.norm() + 1e-7)
+    if x.dtype == torch.float32 and multiplies_bf16(x.device):
+        x = x.to(torch.bfloat16)
     for a, b, c in STEPS:
         square = x @ x.T
         x = a * x + (b * square + c * (square @ square)) @ x
-    return x.T if tall else x
+    return (x.T if tall else x).to(matrix.dtype)
 
 
 class Muon(torch.optim.Optimizer):

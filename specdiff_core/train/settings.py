@@ -13,7 +13,10 @@ from specdiff_core.schema.fields import ask, flag, parse
 
 
 class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Annotated[Literal["block", "eagle"], ask("", "block diffusion (DFlash), or an EAGLE layer")] = "block"
+    kind: Annotated[
+        Literal["block", "eagle", "masked"],
+        ask("", "block diffusion (DFlash), an EAGLE layer, or masked diffusion with layers of the target (SpecDiff)"),
+    ] = "block"
     hours: Annotated[
         float, ask("", "time for answers and training, in hours of a GPU or of each thread", above=0, high=10_000)
     ] = 8.0
@@ -27,6 +30,14 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[Annotated[int, ask("", low=0)], ...],
         ask("", "layers of the target that a block drafter reads, from 0 [default: at 28, 62 and 93 % of its depth]"),
     ] = ()
+    cut: Annotated[
+        tuple[Annotated[int, ask("", low=0)], ...],
+        ask("", "layers of the target that a masked drafter begins with [default: none, --layers new ones]"),
+    ] = ()
+    align: Annotated[
+        Literal["none", "streak"],
+        ask("", "how slots weigh: as in D-PACE, or as in streak-distillation (SpecDiff-2)"),
+    ] = "none"
     words: Annotated[int, ask("", "a block drafter's vocabulary, the target's commonest tokens", 64, 2**24)] = 16_384
     markov: Annotated[int, ask("", "width of a block drafter's Markov head; 0 for none", 0, 4096)] = 128
     new_tokens: Annotated[int, ask("", "tokens of an answer, at most", 8, 2**20)] = 200
@@ -43,7 +54,7 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[int, ask("", "seed of everything that is drawn", 0, 2**31 - 1)] = 0
 
 
-SHAPE = ("kind", "block", "layers", "taps", "words", "markov")
+SHAPE = ("kind", "block", "layers", "taps", "cut", "words", "markov")
 """Settings that a drafter keeps once it has weights."""
 
 

@@ -1,0 +1,69 @@
+"""What first passes cost, paid when a pair is loaded: kernels for each width, buffers, and the
+choice of the number of CPU threads. A run that follows is as fast as the tenth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.drafters.base import Context, Drafter, run_to_end
+from specdiff_core.maths.randomness import Streams
+from specdiff_core.models.device import cpu_threads
+from specdiff_core.models.target import Target
+from specdiff_core.schema.pairs import DrafterSpec
+from specdiff_core.schema.settings import DecodeConfig
+
+WIDEST = 33
+"""Rows of the widest pass: the longest window, and its anchor."""
+PROBES = 4  # how often each number of threads is tried
+PROBE_SECONDS = 0.1
+"""No further try begins after so many seconds, so large models are tried less often."""
+
+
+def warm_target(target: Target) -> Iterator[None]:
+    """Passes of all widths, and the test of exactness; yields before each."""
+    run = target.start()
+    for rows in range(1, min(WIDEST, run.room) + 1):
+        yield
+        run.score([0] * rows)
+        run.rollback(rows, ())
+    yield
+    target.exactness()
+
+
+def warm_drafter(target: Target, drafter: Drafter, spec: DrafterSpec, ids: Sequence[int]) -> Iterator[None]:
+    """Drafts of all sizes that differ in their passes' width, after ``ids``; yields before each."""
+    sizes = {"denoise": spec.clamp_gamma(WIDEST - 1), "sequential": 1}
+    features = target.start(drafter.layers).read(ids[:-1])
+    for gamma in range(1, sizes.get(spec.drafting, 0) + 1):
+        session, config = drafter.start(), DecodeConfig()
+        session.observe(ids[:-1], features)
+        if gamma > session.room:
+            return
+        yield
+        sampler = Streams(0, shared=False).draft(0)
+        fields: dict[str, Any] = {"order": config.order, "sampling": config.draft_sampling, "sampler": sampler}
+        run_to_end(session.draft(Context.within(session.room, ids=ids, gamma=gamma, **fields)))
+
+
+def quickest_threads(target: Target, device: torch.device) -> int:
+    """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of one row
+    and of nine. A pass waits for its slowest thread, so fewer threads can be much faster while
+    another program runs. The results don't depend on it."""
+    all_threads = torch.get_num_threads()
+    run, clock = target.start(), DeviceClock(device)
+    seconds, most_rows = {all_threads: 0.0, 1: 0.0}, min(9, run.room)
+    for turn in range(PROBES + 1):
+        if sum(seconds.values()) > PROBE_SECONDS:
+            break
+        for count in seconds:
+            with cpu_threads(count):
+                clock.start()
+                for rows in (most_rows, 1) if turn else (most_rows,):  # the first turn warms up
+                    run.score([0] * rows)
+                    run.rollback(rows, ())
+                seconds[count] += clock.finish() if turn else 0.0
+    return min(seconds, key=seconds.__getitem__)
