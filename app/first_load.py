@@ -137,8 +137,7 @@ class Kept:
     reaches the server, and on nothing else of a request.
 
     It puts ``scripts`` in front of all others in the page's head. ``launch(head=)`` comes too late
-    for ``static/frame_throttle.js``, because Gradio's own scripts have taken their copies of the
-    browser's functions by then, and for an import map, which must be there before the first module.
+    for an import map, which must be there before the first module.
     """
 
     MOST = 400

@@ -22,7 +22,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from app import first_load, own_pairs
-from app.first_load import STATIC
 from app.gradio_patches import answer_json, calm_queue, count_values, skip_stubs
 from app.run.engines import Engines
 from app.run.gpu import is_zero_gpu
@@ -237,8 +236,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         *probes(loading),
     ]
     # Gradio compresses its scripts only. Event streams are not compressed.
-    throttle = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
-    scripts = f'<script>{throttle}</script><script src="./{first_load.MODULES}"></script>'
+    scripts = f'<script src="./{first_load.MODULES}"></script>'
     middleware = [Middleware(first_load.Kept, scripts=scripts), Middleware(GZipMiddleware, compresslevel=6)]
     options: dict[str, Any] = {
         "app_kwargs": {"middleware": middleware, "routes": routes},

@@ -49,8 +49,7 @@ TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
 EMPTY = {
     "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
     "race": "No race yet. Choose one to five methods and press Run race. They answer the same "
-    "prompt with the same target model, one after the other so that they don’t slow each other "
-    "down. Then all lanes are replayed together on one clock.",
+    "prompt with the same target model, all at once and on one clock.",
 }
 MISSING = "This part of the page wasn’t loaded. Reload the page."
 TABS = {live.TAB: live, race.TAB: race}

@@ -10,7 +10,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,7 +48,7 @@ VOCABULARY = sorted(
     {f" {word}" if word not in ".," else word for word in WORDS} | {" hill", " boat", " slowly", "\n", " café"}
 )
 IDS = {piece: i for i, piece in enumerate(VOCABULARY)}
-START, WARM_UP = -2, -1
+START = -1
 SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 
@@ -57,8 +57,7 @@ class FakeDecoder:
     no processor, on average.
 
     Args:
-        fail: is raised after so many rounds of a narrated run (the page's warm-up is not narrated),
-            or in any run after 0 rounds, in the :data:`WARM_UP`, or at the :data:`START`.
+        fail: is raised after so many rounds of a run, or at its :data:`START`.
         drafter: the runs that fail; by default all.
     """
 
@@ -75,8 +74,8 @@ class FakeDecoder:
         self.fail, self.fail_after, self.drafter = fail, fail_after, drafter
         self.stopped = threading.Event()  # set when a decode saw its stop event
         self.calls: list[tuple[str, DecodeConfig]] = []
-        self.warm_ups: list[float | None] = []  # of each call
-        self.threads: list[int | None] = []  # of each call
+        self.warm_ups: list[str] = []  # drafters
+        self.asked_threads: list[int | None] = []  # of each call
 
     @functools.cached_property
     def pair(self) -> Any:
@@ -92,20 +91,16 @@ class FakeDecoder:
         return SimpleNamespace(placement=choose_placement("cpu"), network="scripted", spec=EMBEDDED, tokenizer=words)
 
     target = SimpleNamespace(vocab_size=1 << 16, suppress=())
+    threads = 2  # those that were quickest at loading
 
     def encode(self, prompt: str, config: DecodeConfig | None = None) -> list[int]:
         """A token for each word."""
         return list(range(len(prompt.split())))
 
-    def warm(self, seconds: float, stop: threading.Event | None) -> None:
-        """Take as long as a warm-up."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and not (stop is not None and stop.is_set()):
-            time.sleep(0.005)
-
-    def quickest_threads(self) -> int:
-        """Always the same."""
-        return 2
+    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None) -> None:
+        """Note it, and say so."""
+        self.warm_ups.append(config.drafter)
+        progress("Warming up")
 
     def decode(
         self,
@@ -115,18 +110,15 @@ class FakeDecoder:
         detail: bool = True,
         grain: str = "step",
         stop: threading.Event | None = None,
-        warm_up: float | None = None,
         threads: int | None = None,
         after: Sequence[int] = (),
     ) -> Iterator[Event]:
         """Yield a whole run of invented events; ``after`` so many tokens the script goes on."""
         self.calls.append((prompt, config))
-        self.warm_ups.append(warm_up)
-        self.threads.append(threads)
+        self.asked_threads.append(threads)
 
         def fail(round: int) -> None:
-            ours = round == self.fail_after and self.drafter in ("", config.drafter) and (detail or round <= 0)
-            if self.fail is not None and ours:
+            if self.fail is not None and round == self.fail_after and self.drafter in ("", config.drafter):
                 raise self.fail
 
         fail(START)
@@ -146,11 +138,8 @@ class FakeDecoder:
             config=config.to_dict(), prompt=prompt, prompt_ids=(0,), grain=grain, lossless=config.rule.lossless,
             models={"target": "a scripted text, no model", "drafter": config.drafter},
             device="no device (test double)", dtype="none", reason="invented numbers for a test",
-            threads=threads or 2, versions={"fake": "1"}, started_at="2026-01-02T03:04:05+00:00",
+            threads=threads or self.threads, versions={"fake": "1"}, started_at="2026-01-02T03:04:05+00:00",
         )  # fmt: skip  # several fields a line
-        if warm_up is not None:
-            fail(WARM_UP)
-            self.warm(warm_up, stop)
         yield Prefilled(tokens=1, span=span("prefill", 0.004))
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", list[int]()
         while not reason:
@@ -248,14 +237,14 @@ def raced(
     from app.controls import check_prompt  # here: a process that decodes imports no Gradio
 
     def make(run: str) -> race.Race:
-        ask = race.Ask(prompt=check_prompt(prompt), plan=plan(values), run=run, watched=True, threads=threads)
+        ask = race.Ask(prompt=check_prompt(prompt), plan=plan(values), run=run, threads=threads)
         return race.Race(race.decoding(factory), ask, visitor)
 
     return job.stream(make, jobs or job.Jobs(), name)
 
 
 def trace_of(frame: dict[str, Any]) -> Trace:
-    """The trace of a frame, as far as it reaches, as the page fetches it."""
+    """The trace of a last frame."""
     raw = race.TRACES.read(frame["trace"].removeprefix("runs/"), 0, frame["size"])
     assert raw is not None
     return read_trace(raw)

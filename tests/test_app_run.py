@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 import pytest
-from app_fakes import START, WARM_UP, FakeDecoder, frames, raced, trace_of
+from app_fakes import START, FakeDecoder, frames, raced, trace_of
 
 from app import page
 from app.content.error_cards import card
@@ -31,7 +35,7 @@ from specdiff_core.schema.errors import (
     Stopped,
     WeightsError,
 )
-from specdiff_core.schema.events import Committed, Event, Failed, Finished, RunStarted, Verified
+from specdiff_core.schema.events import Committed, Failed, Finished, RunStarted, Verified
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace, write_trace
 
@@ -40,12 +44,6 @@ METHODS: dict[str, Any] = {"methods": ["autoregressive", "specdiff", "dflash"], 
 NAMES = ["vanilla", "autoregressive", "specdiff", "dflash"]
 MISSING = WeightsError("assets/embedded/mdlm/model.safetensors is missing.", hint="Restore the folder.")
 MEMORY = OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
-
-
-@pytest.fixture(autouse=True)
-def _short_warm_ups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "SETTLE", 0.02)
-    monkeypatch.setattr(running, "BETWEEN", 0.03)
 
 
 def one(decoder: Any, prompt: Any = "Once", values: Any = None, **options: Any) -> Iterator[str]:
@@ -62,6 +60,11 @@ def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
     return dict(trace_of(frame).lanes)
 
 
+def raw(frame: dict[str, Any]) -> bytes:
+    """The trace file so far."""
+    return running.TRACES.read(frame["trace"].removeprefix("runs/")) or b""
+
+
 def test_a_visitors_slip_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     for error, traced in ((ConfigError("Too long."), False), (WeightsError("Cut off."), True)):
         caplog.clear()
@@ -70,26 +73,28 @@ def test_a_visitors_slip_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -
         assert ("from a library" in caplog.text) == traced
 
 
-def test_the_last_frame_is_the_whole_trace_in_the_file_format() -> None:
-    """Every event of both lanes, as a trace file; one id and rising numbers."""
+def test_the_trace_is_whole_and_in_the_file_format() -> None:
+    """Every event of both lanes, in the order of their clock; one id and rising numbers."""
     decoder = FakeDecoder()
-    updates = frames(one(decoder))
-    last = updates[-1]
-    assert last["finished"] and last["source"] == "run"
-    trace = trace_of(last)
-    (_, vanilla), (_, drafted) = decoder.calls
+    *updates, last = frames(one(decoder))
+    assert last["finished"] and last["source"] == "run" and not any("size" in update for update in updates)
+    assert {update["phase"] for update in updates} <= {"queued", "loading", "racing"}
+    assert {update["trace"] for update in updates if update["phase"] != "queued"} <= {last["trace"]}
+    trace, ((_, vanilla), (_, drafted)) = trace_of(last), decoder.calls
     assert (vanilla.drafter, drafted.drafter) == ("none", "block")
-    assert list(trace.lanes) == ["vanilla", "drafted"]
     assert list(trace.lanes["vanilla"]) == list(FakeDecoder().decode("Once", vanilla))
     assert list(trace.lanes["drafted"]) == list(FakeDecoder().decode("Once", drafted))
-    assert running.TRACES.read(last["trace"].removeprefix("runs/"), 0, last["size"]) == dump_trace(
-        trace.lanes, title=trace.title
-    )
+    assert len(raw(last)) == last["size"] and trace.title == "Live run"
+    head, *lines = raw(last).splitlines()
+    first, *others = dump_trace(trace.lanes, title=trace.title).splitlines()
+    assert head == first and sorted(lines) == sorted(others)
+    order = [json.loads(line)["lane"] for line in lines]
+    assert sum(one != next for one, next in pairwise(order)) > 10, "the lanes take turns"
     assert [frame["seq"] for frame in updates] == sorted({frame["seq"] for frame in updates})
-    assert len({frame["run"] for frame in updates}) == 1
+    assert len({frame["run"] for frame in (*updates, last)}) == 1
 
 
-def test_every_drafter_is_ready_first_and_each_lane_warms_up() -> None:
+def test_every_drafter_is_ready_before_the_race() -> None:
     decoder, asked = FakeDecoder(), []
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
@@ -98,34 +103,20 @@ def test_every_drafter_is_ready_first_and_each_lane_warms_up() -> None:
 
     updates = frames(raced(make, "Once", METHODS, race.plan))
     drafters = ["none", "autoregressive", "mdlm", "block"]
-    assert asked == [*((name, 0) for name in drafters), *((name, turn) for turn, name in enumerate(drafters))]
-    assert decoder.warm_ups == [running.SETTLE, *[running.BETWEEN] * 3], "the page settles before each clock"
-    assert all(frame["lanes"] == NAMES for frame in updates[:-1])
+    assert asked == [(name, 0) for name in drafters] and decoder.warm_ups == drafters
+    assert all(frame["lanes"] == NAMES for frame in updates if frame["phase"] != "queued")
     trace = trace_of(updates[-1])
-    assert list(trace.lanes) == NAMES and trace.title == "Live run"
+    assert list(trace.lanes) == NAMES
     assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())
-    warmed = [frame["lane"] for frame in updates if frame["phase"] == "warming"]
-    assert list(dict.fromkeys(warmed)) == NAMES
-
-
-def test_the_page_draws_the_first_lane_before_the_second_is_measured() -> None:
-    updates = frames(one(FakeDecoder(pace=0.01)))
-    for frame in updates:
-        if frame["phase"] == "measuring":
-            assert isinstance(lanes_of(frame)[frame["lane"]][-1], Finished), (
-                "lanes shorter than a second are left alone"
-            )
-    between = [lanes_of(frame) for frame in updates if (frame["phase"], frame.get("lane")) == ("warming", "drafted")]
-    assert any(isinstance(lanes["vanilla"][-1], Finished) for lanes in between)
 
 
 def test_a_run_on_one_thread_says_so_in_its_trace() -> None:
     decoder = FakeDecoder()
     lanes = lanes_of(frames(one(decoder, threads=1))[-1])
-    assert decoder.threads == [1, 1]
+    assert decoder.asked_threads == [1, 1]
     assert {event.threads for run in lanes.values() for event in run if isinstance(event, RunStarted)} == {1}
     frames(one(decoder))
-    assert decoder.threads[2:] == [0, 2], "the second lane runs on what the header of the first one says"
+    assert decoder.asked_threads[2:] == [None, None], "those that were quickest at loading"
 
 
 def test_heartbeats_come_while_nothing_happens() -> None:
@@ -143,7 +134,7 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
     """close() is what Gradio does to the generator of a closed tab; stop() is the Stop button."""
     decoder, jobs = FakeDecoder(pace=0.05), Jobs()
     run = one(decoder, values={"max_new_tokens": 400}, jobs=jobs, name="me")
-    while json.loads(next(run))["phase"] != "measuring":
+    while (frame := json.loads(next(run)))["phase"] != "racing" or b"Committed" not in raw(frame):
         pass
     began = time.monotonic()
     if end == "close":
@@ -153,7 +144,7 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
         last = frames(run)[-1]
         assert last["phase"] == "stopped" and last["source"] == "run"
         trace = trace_of(last)
-        assert trace.lanes["vanilla"][-1].reason == "stopped"
+        assert {events[-1].reason for events in trace.lanes.values()} == {"stopped"}
     assert decoder.stopped.wait(1.0)
     assert time.monotonic() - began < 1.5
 
@@ -181,11 +172,15 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running.Traces, "new", lambda *_: Path("/dev/full"))
     last = frames(one(FakeDecoder()))[-1]
     assert last["card"]["message"] == "The server's disk is full, so the run can't be kept." and not last["trace"]
-    events = FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9))
-    for act in (
-        lambda: list(running.record(events, Path("/dev/full"), "vanilla")),
-        lambda: running.TRACES.keep(b"race"),
-    ):
+
+    class Full(io.FileIO):
+        def truncate(self, size: int | None = None) -> int:
+            return 0
+
+    file: Any = SimpleNamespace(open=lambda *_, **__: Full("/dev/full", "r+"))
+    steps = [("vanilla", event) for event in FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9))]
+    recorder = running.Recorder(file, running.Update(), "r1")
+    for act in (lambda: list(recorder.write(steps)), lambda: running.TRACES.keep(b"race")):
         with pytest.raises(SpecDiffError, match="disk is full") as full:
             act()
         assert "operator" in full.value.hint
@@ -235,7 +230,7 @@ def test_failures_become_cards_without_tracebacks(error: Exception, code: str, c
 LOAD = -3
 
 
-@pytest.mark.parametrize("after", [LOAD, START, WARM_UP, 1])
+@pytest.mark.parametrize("after", [LOAD, START, 1])
 def test_a_lane_that_fails_says_why_and_the_others_run(after: int) -> None:
     decoder = FakeDecoder(fail=MISSING, fail_after=after, drafter="mdlm")
 
@@ -244,8 +239,7 @@ def test_a_lane_that_fails_says_why_and_the_others_run(after: int) -> None:
             raise MISSING
         return decoder
 
-    updates = frames(raced(make, "Once", METHODS, race.plan))
-    last = updates[-1]
+    last = frames(raced(make, "Once", METHODS, race.plan))[-1]
     assert "card" not in last and last["source"] == "run"
     lanes = lanes_of(last)
     assert isinstance(lanes["dflash"][-1], Finished) and isinstance(lanes["vanilla"][-1], Finished)
@@ -253,12 +247,12 @@ def test_a_lane_that_fails_says_why_and_the_others_run(after: int) -> None:
     assert isinstance(reason, Failed) and (reason.code, reason.message) == ("weights", MISSING.message)
     assert reason.hint == MISSING.hint and reason.run == last["run"]
     kinds = {type(event) for event in lanes["specdiff"]}
-    assert (RunStarted in kinds, Committed in kinds) == (after >= WARM_UP, after == 1)
-    early = [lanes_of(frame)["specdiff"] for frame in updates[:-1] if frame["size"]]
-    assert any(events and isinstance(events[-1], Failed) for events in early), "shown while the race goes on"
+    assert (RunStarted in kinds, Committed in kinds) == (after == 1, after == 1)
+    ends = [line for line in map(json.loads, raw(last).splitlines()) if line["kind"] in ("Failed", "Finished")]
+    assert ends[0]["lane"] == "specdiff", "at once"
 
 
-@pytest.mark.parametrize("after", [1, WARM_UP])
+@pytest.mark.parametrize("after", [1, START])
 def test_a_failed_drafted_lane_is_a_card_beside_vanilla(after: int) -> None:
     last = frames(one(FakeDecoder(fail=MEMORY, fail_after=after, drafter="block")))[-1]
     assert last["card"]["code"] == "memory" and last["source"] == "failed"
@@ -289,30 +283,6 @@ def test_vanilla_that_cannot_begin_is_a_card_and_later_a_lane() -> None:
     assert isinstance(lanes["vanilla"][-1], Failed) and isinstance(lanes["dflash"][-1], Finished)
 
 
-def test_a_dead_process_ends_one_lane_and_the_next_gets_another() -> None:
-    """Each lane asks for its engine again: what was loaded may be gone."""
-    loads: list[str] = []
-    living: list[bool] = [True]
-
-    class Mortal(FakeDecoder):
-        def decode(self, *args: Any, **options: Any) -> Iterator[Event]:
-            try:
-                yield from super().decode(*args, **options)
-            except WeightsError:
-                living[0] = False
-                raise
-
-    def load(pair: str, progress: Any) -> FakeDecoder:
-        loads.append(pair)
-        living[0] = True
-        return Mortal(fail=MISSING, drafter="mdlm")
-
-    engines = Engines(load, alive=lambda: living[0])
-    lanes = lanes_of(frames(raced(engines, "Once", METHODS, race.plan))[-1])
-    assert isinstance(lanes["specdiff"][-1], Failed) and isinstance(lanes["dflash"][-1], Finished)
-    assert loads == ["embedded", "embedded"]
-
-
 def test_a_pair_is_loaded_once_and_a_run_that_waits_shows_its_progress() -> None:
     begun, go, loads = threading.Event(), threading.Event(), []
 
@@ -336,6 +306,7 @@ def test_a_pair_is_loaded_once_and_a_run_that_waits_shows_its_progress() -> None
     go.set()
     runner.join(10)
     assert messages[0] == "Loading the target"
+    list(loader.doing())
     late: list[str] = []
     assert loader("embedded", "block", late.append) is loader("embedded", "block", late.append)
     assert loads == ["embedded"] and not late
@@ -385,20 +356,20 @@ def test_stop_ends_a_warm_up_and_the_next_run_warms_up_again() -> None:
     warmed, messages = list[bool](), list[str]()
 
     class Endless(FakeDecoder):
-        def decode(self, *args: Any, **options: Any) -> Iterator[Event]:
+        def warm_up(self, config: DecodeConfig, progress: Any = None) -> None:
             warmed.append(True)
             while len(warmed) == 1:
-                yield from super().decode(*args, **options)
+                progress("Warming up")
 
     def gone(message: str) -> None:
         if warmed:
             raise Stopped
 
     engines = Engines(lambda pair, progress: Endless())
-    with pytest.raises(Stopped):
-        engines("embedded", "block", gone)
-    engines("embedded", "block", messages.append)
-    assert "Warming up" in messages[0] and len(warmed) == 2
+    for report in (gone, messages.append, messages.append):
+        with pytest.raises(Stopped) if report is gone else nullcontext():
+            engines("embedded", "block", report)
+    assert len(warmed) == 2
 
 
 def test_opening_files(tmp_path: Path) -> None:

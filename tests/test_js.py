@@ -57,7 +57,7 @@ from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED, Metrics, fold, predict, speed_up
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.summary import final, header_of, race_summary
+from specdiff_core.schema.summary import ENOUGH, final, header_of, race_summary
 from specdiff_core.schema.trace import dump_trace, read_trace, write_trace
 from specdiff_core.schema.wording import denoises, settings_words
 
@@ -360,11 +360,11 @@ class Prefixes:
         for k in range(len(self.rounds)):
             own = self.after(k)
             other = base.after(min(k, len(base.rounds) - 1)) if base.rounds else Metrics()
-            then = self.at(own.seconds)
+            slow, then = base.at(own.seconds), self.at(own.seconds)
             rounds.append(
                 {
                     "equal_rounds": speed_up(other, own),
-                    "then": speed_up(base.at(own.seconds), then),
+                    "then": speed_up(slow, then) if min(slow.committed, then.committed) >= ENOUGH else None,
                     "tokens": then.committed,
                     "share": then.committed / max(self.whole.committed, base.whole.committed, 1),
                 }

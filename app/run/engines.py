@@ -21,7 +21,7 @@ from app.run.gpu import is_zero_gpu
 from app.run.job import Job
 from app.run.turns import GLANCE, Queue
 from specdiff_core.models import fetch, hub
-from specdiff_core.models.availability import ABSENT, Here, availability
+from specdiff_core.models.availability import ABSENT, Here, availability, loaded
 from specdiff_core.models.folders import is_cached, is_local
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
@@ -118,10 +118,11 @@ class Engines:
             fetch.fetch(file)
 
     def get(self, pair: str, progress: Progress) -> None:
-        """Fetch a pair and load it (on ZeroGPU, runs load it)."""
+        """Fetch a pair, load it and warm it up (on ZeroGPU, runs do)."""
         self.fetch(pair, progress)
         if not is_zero_gpu():
-            self(pair, find_pair(pair).drafters[0].name, progress)
+            for drafter in loaded(find_pair(pair)):
+                self(pair, drafter, progress)
 
     def loading(self) -> str:
         """What a run would wait for; empty once a pair is loaded."""
@@ -161,6 +162,7 @@ class Engines:
                 LOG.exception("preparing %s failed", pair)
 
 
+@lru_cache(maxsize=1)  # a message that repeats is logged once
 def _log(message: str) -> None:
     if message:
         LOG.info(message)

@@ -251,9 +251,9 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         yield from recorder.write(failures.items())
         now = recorder.now
         try:
-            for now in (
-                engine.race(ask, now, stop=stop) if isinstance(engine, Races) else record(engine, ask, now, stop)
-            ):
+            racing = engine.race(ask, now, stop=stop) if isinstance(engine, Races) else record(engine, ask, now, stop)
+            for update in racing:
+                now = update
                 yield now
         except Stopped:
             raise

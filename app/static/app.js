@@ -4,17 +4,7 @@
 import { Job, listen, lostCard } from './job.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
-import {
-  isOpen,
-  isShown,
-  keepRuns,
-  mark,
-  measuring,
-  openTab,
-  REFUSAL,
-  register,
-  visit,
-} from './page.js';
+import { isOpen, isShown, keepRuns, mark, openTab, REFUSAL, register, visit } from './page.js';
 import { Stage } from './state/stage.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
 import { besides } from './state/grid.js';
@@ -42,7 +32,6 @@ import { tokenOf } from './state/inspect.js';
 import { Verifier } from './state/verifier.js';
 import { wordsOf } from './views/inspector.js';
 import { sentenceOf } from './views/window.js';
-/** @import { Event } from './state/events.d.ts' */
 /** @import { Labels } from './state/stage.js' */
 /** @import { Lane, PartialRound } from './state/lane.js' */
 /** @import { Looks } from './state/marks.js' */
@@ -67,9 +56,7 @@ import { sentenceOf } from './views/window.js';
  * @property {string} empty shown before there is a race
  */
 
-/** @typedef {{run: string, file: GrowingTrace, events: Record<string, Event[]>, warming: boolean,
- *  hasEvents: boolean, coming: string[], lane: string, phase: string, stage: Stage}} Race under
- *  way: the part that has arrived */
+/** @typedef {{run: string, file: GrowingTrace}} Race under way */
 /** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
@@ -97,6 +84,10 @@ const NOT_KEPT = {
 };
 const KEPT = ' The page shows what arrived before that.';
 
+const BETWEEN = 60; // milliseconds between two pictures of a race under way, at least
+
+const wantsStillness = () => window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+
 /** The name of a recording's file, which is also its name in a link. */
 const fileOf = (url) => decodeURIComponent(url.split('/').slice(-1)[0]);
 
@@ -114,8 +105,7 @@ export class App extends Job {
     this.traceStage = new Stage([], {}, options); // of the trace
     /** @type {string | null} the lane whose window and numbers are shown */
     this.selected = null;
-    this.follow = true; // while measuring, select the measured lane
-    this.player = new Playhead({ duration: 0, stops: [] });
+    this.player = new Playhead();
     /** @type {Trace | null} */
     this.trace = null;
     this.source = ''; // where the trace comes from
@@ -153,9 +143,13 @@ export class App extends Job {
     this.turn();
   }
 
-  /** The lanes on the screen: of the trace, or of the race that is measured. */
   get stage() {
-    return this.live ? this.live.stage : this.traceStage;
+    return this.traceStage;
+  }
+
+  /** Whether the race on the stage is under way. */
+  get growing() {
+    return this.player.growing;
   }
 
   get names() {
@@ -178,7 +172,7 @@ export class App extends Job {
   /** @override */ async receive(message) {
     const { card } = this;
     if (message.source === 'file') {
-      if (measuring()) { // the file was chosen before the measurement began
+      if (this.live) {
         if (message.trace || !this.asleep) card.show(REFUSAL);
         return;
       }
@@ -189,14 +183,18 @@ export class App extends Job {
       this.calls += 1;
     }
     if (!message.finished) {
-      await this.update(message);
+      this.begin(message);
+      this.status.show(message.phase === 'loading' ? `${message.message || 'Loading'}…` : '');
       return;
     }
+    const { live } = this;
     const trace = await this.traceOf(message);
+    const source = message.phase === 'stopped' ? 'stopped' : message.source;
     if (this.state !== 'waiting') this.over(); // a file may be opened while a run waits
     card.hide();
-    if (trace) {
-      this.show(trace, message.phase === 'stopped' ? 'stopped' : message.source, {
+    if (trace && live?.run === message.run && this.growing) this.settle(trace, source);
+    else if (trace) {
+      this.show(trace, source, {
         file: typeof message.trace === 'string' ? fileOf(message.trace) : '',
       });
       if (message.source === 'file') openTab(this.options.kind);
@@ -211,73 +209,74 @@ export class App extends Job {
    */
   async traceOf({ run, trace, size }) {
     if (typeof trace !== 'string') return trace ?? null;
-    const { live } = this;
-    const file = live && live.run === run ? live.file : new GrowingTrace(trace);
-    await file.upTo(size);
-    return file.trace();
+    const file = this.live?.run === run ? this.live?.file : null;
+    return (file ?? new GrowingTrace(trace)).upTo(size);
   }
 
-  /**
-   * Show a race under way: texts and clocks, at most once a second while a lane is measured. During
-   * the untimed warm-up the page draws freely; its status line does not change when the clock
-   * starts, so nothing is drawn then.
-   * @param {any} message
-   */
-  async update(message) {
-    this.begin(message);
-    const race = /** @type {Race} */ (this.live);
-    const events = await race.file.upTo(message.size);
-    if (this.live !== race) return; // the race ended meanwhile
-    Object.assign(race, {
-      lane: message.lane || '',
-      phase: message.phase,
-      warming: message.phase !== 'measuring',
-    });
-    if (message.phase === 'warming') {
-      setTimeout(() => {
-        race.warming = false;
-      }, 800 * message.settle); // before the clock starts
+  /** Follow a race that the server runs. @param {{run: string, trace: string}} message */
+  begin({ run, trace }) {
+    if (this.live?.run === run) return;
+    const file = new GrowingTrace(trace);
+    this.live = { run, file };
+    this.calls += 1;
+    file.follow(() => this.grow(run, file));
+  }
+
+  /** Show what has arrived of a race under way; its first event clears the stage for it.
+   *  @param {string} run @param {GrowingTrace} file */
+  grow(run, file) {
+    if (this.live?.run !== run || !Object.values(file.lanes).some((events) => events.length)) {
+      return;
     }
-    for (const { lane, ...event } of events) {
-      (race.events[lane] ??= []).push(/** @type {Event} */ (event));
-      race.hasEvents = true;
-    }
-    const lanes = Object.fromEntries(
-      race.coming.map((name) => [name, race.events[name] ? buildLane(race.events[name]) : null]),
-    );
-    race.stage = new Stage(race.coming, lanes, this.options);
-    if (this.follow && race.lane) this.selected = race.lane;
-    const label = race.stage.named[race.lane]?.label ?? race.lane;
-    this.status.show(
-      message.phase === 'loading'
-        ? `${message.message || 'Loading'}…`
-        : `Measuring ${label}: first a short untimed warm-up, then the timed run, with one ` +
-          'update a second. The replay starts when all lanes are done.',
-    );
+    if (!this.growing) this.enterRace(file);
+    this.traceStage = this.traceStage.grown(file.lanes, this.options);
+    this.player.grow(this.traceStage.edge, true);
+    this.player.stops = this.traceStage.stops(this.selected);
     this.redraw();
   }
 
-  /** Clear the stage for a race, before its clocks start. */
-  begin({ run, lanes, trace }) {
-    if (this.live && this.live.run === run) return;
-    const coming = lanes || this.live?.coming || [];
-    this.live = {
-      run,
-      file: new GrowingTrace(trace),
-      events: {},
-      warming: true,
-      hasEvents: false,
-      coming,
-      lane: '',
-      phase: 'loading',
-      stage: new Stage([], {}, this.options),
-    };
-    this.calls += 1;
-    this.follow = true;
-    if (!coming.includes(this.selected)) this.selected = coming.at(-1) ?? null;
-    this.stale = '';
-    this.pinned = null;
-    this.game = null;
+  /** Clear the stage for a race that begins. @param {GrowingTrace} file */
+  enterRace(file) {
+    const names = Object.keys(file.lanes);
+    Object.assign(this, {
+      trace: { title: '', lanes: file.lanes },
+      traceStage: new Stage(
+        names,
+        Object.fromEntries(names.map((name) => [name, null])),
+        this.options,
+      ),
+      source: 'run',
+      settings: this.runSettings,
+      place: null,
+      file: fileOf(file.url),
+      stale: '',
+      pinned: null,
+      game: null,
+      player: new Playhead({ growing: true }),
+    });
+    if (!names.includes(this.selected ?? '')) {
+      this.selected = names.find((name) => name !== 'vanilla') ?? names[0];
+    }
+    this.player.still = wantsStillness();
+    this.player.play();
+    if (!this.asleep && window.matchMedia('(max-width: 700px)').matches) {
+      this.draw();
+      this.root.querySelector('.sd-lanes')?.scrollIntoView({ block: 'start' });
+    }
+  }
+
+  /** The race on the stage is over: keep it, where the visitor has come to.
+   *  @param {Trace} trace @param {string} source */
+  settle(trace, source) {
+    Object.assign(this, {
+      trace,
+      source,
+      traceStage: Stage.of(trace.lanes, null, this.options, {}),
+    });
+    this.player.grow(this.traceStage.duration, false);
+    this.player.stops = this.traceStage.stops(this.selected);
+    this.kept();
+    this.compare();
   }
 
   /**
@@ -289,7 +288,7 @@ export class App extends Job {
   async open(race, chosen = true) {
     const { url, lanes = null, title = '', labels = {}, source = 'recording', settings = '' } =
       race;
-    if (measuring()) {
+    if (this.live) {
       this.card.show(REFUSAL);
       return;
     }
@@ -299,7 +298,7 @@ export class App extends Job {
     if (chosen) this.card.hide(); // not what is wrong with the link that opened the page
     try {
       const trace = await fetchTrace(url);
-      if (call !== this.calls || measuring()) return;
+      if (call !== this.calls || this.live) return;
       const recording = this.recordings.find((one) => one.url === url);
       this.show({ ...trace, title: title || trace.title }, source, {
         lanes,
@@ -321,7 +320,7 @@ export class App extends Job {
   choose(recording) {
     this.open(recording);
     const file = encodeURIComponent(fileOf(recording.url));
-    if (!measuring()) visit(`tab=${this.options.kind}&trace=${file}`);
+    if (!this.live) visit(`tab=${this.options.kind}&trace=${file}`);
   }
 
   // ---- the stage ----
@@ -340,21 +339,26 @@ export class App extends Job {
       settings: settings ?? (ran ? this.runSettings : ''),
     });
     if (lanes) this.selected = null; // the first of these lanes
-    this.player = new Playhead({ duration: stage.duration, stops: [], rate: stage.rate });
+    this.player = new Playhead({ duration: stage.duration });
     this.restage();
-    const again = { url: `runs/${file}`, source: ran ? 'kept' : source, settings: this.settings };
-    if (settings === null) this.place = isRun(file) ? again : null;
+    if (settings === null) this.kept();
+    else mark();
+    if (wantsStillness()) this.player.seek(stage.duration);
+    else this.player.play();
+    this.redraw();
+  }
+
+  /** Note where the race on the stage can be found again; of the visitor's own, its numbers too. */
+  kept() {
+    const { file, source, settings, traceStage: { names, baseline } } = this;
+    const ran = ['run', 'failed', 'stopped'].includes(source); // no recording or file
+    const again = { url: `runs/${file}`, source: ran ? 'kept' : source, settings };
+    this.place = isRun(file) ? again : null;
     if (ran && file) this.remember();
     mark();
     if (ran) {
-      keepRuns(
-        stage.names.flatMap((name) => name === stage.baseline ? [] : this.numbersOf(name) ?? []),
-      );
+      keepRuns(names.flatMap((name) => name === baseline ? [] : this.numbersOf(name) ?? []));
     }
-    if (window.matchMedia('(prefers-reduced-motion: reduce)').matches) {
-      this.player.seek(stage.duration);
-    } else if (!measuring()) this.player.play();
-    this.redraw();
   }
 
   /** Give the visitor's own run a link: in the address, so that the browser's Back button leads to
@@ -380,20 +384,20 @@ export class App extends Job {
     return runOf(lanes[name], lanes[baseline ?? ''], this.noSteps, quiet);
   }
 
-  /** The numbers of a shipped recording; null if there is none or a measurement is running. */
+  /** The numbers of a shipped recording; null if there is none. */
   async numbersOfRecording(file) {
     const recording = this.recordings.find(({ url }) => fileOf(url) === file);
-    if (!recording || measuring()) return null;
+    if (!recording) return null;
     const { title, lanes } = await fetchTrace(recording.url);
     const [drafted, vanilla] = [lanes.drafted ?? [], lanes.vanilla ?? []].map(buildLane);
     const run = runOf(drafted, vanilla, this.noSteps);
     return run && { title, run };
   }
 
-  /** Show the trace again after a race under way has ended. */
+  /** Show the trace, with a lane of it selected. */
   restage() {
     const { present, first, latest } = this.traceStage;
-    if (this.follow || !present.includes(this.selected ?? '')) this.selected = first ?? latest;
+    if (!present.includes(this.selected ?? '')) this.selected = first ?? latest;
     this.point();
     this.compare();
   }
@@ -401,7 +405,6 @@ export class App extends Job {
   /** Select the lane whose text, window and numbers are shown. The playhead stays where it is. */
   select(name) {
     if (this.selected === name || this.stage.names.length <= 2) return;
-    this.follow = false;
     this.selected = name;
     if (this.player.stop >= 0) this.player.seek(this.player.t);
     this.point();
@@ -410,17 +413,14 @@ export class App extends Job {
 
   /** Step through the selected lane. */
   point() {
-    if (!this.live) {
-      this.player.stops = this.traceStage.stops(this.selected);
-      this.pinned = null;
-      this.game = null;
-    }
+    this.player.stops = this.traceStage.stops(this.selected);
+    this.pinned = null;
+    this.game = null;
     this.redraw();
   }
 
   get absent() {
-    if (this.live) return 'Waiting for its turn.';
-    return this.source === 'stopped' ? 'Stopped before its turn.' : 'This lane didn’t run.';
+    return this.growing ? 'Not started yet.' : 'This lane didn’t run.';
   }
 
   // ---- one position ----
@@ -439,7 +439,7 @@ export class App extends Job {
   pinToken(name, token, byKey) {
     const lane = this.lanes[name];
     const origin = lane && tokenOf(lane, token);
-    if (this.live || !lane || !origin) return;
+    if (!lane || !origin) return;
     this.select(name);
     const { view, place } = origin;
     if (name === this.selected && !isVanilla(lane)) this.jump(view.round);
@@ -567,7 +567,7 @@ export class App extends Job {
 
   /** Keep the events that have arrived, and the settings. @override */
   async lost(stopped) {
-    const kept = this.live?.hasEvents ? KEPT : '';
+    const kept = this.growing ? KEPT : '';
     await this.finishLocally(this.live);
     if (stopped) {
       if (kept) {
@@ -590,10 +590,8 @@ export class App extends Job {
    *  @param {Race | null} live */
   async finishLocally(live) {
     this.over();
-    const hasTokens = Object.values(live?.events ?? {}).some((events) =>
-      events.some((event) => event.kind === 'Committed')
-    );
-    if (live && hasTokens) this.show(await live.file.trace(), 'stopped');
+    if (live) live.file.left = true;
+    if (live && this.growing) this.settle(await live.file.trace(), 'stopped');
     else this.restage();
   }
 
@@ -607,6 +605,11 @@ export class App extends Job {
 
   toggle() {
     this.act((player) => player.toggle());
+  }
+
+  /** Back to what happens now. */
+  toEdge() {
+    this.act((player) => player.toEdge());
   }
 
   step(count) {
@@ -742,7 +745,7 @@ export class App extends Job {
 
   /** Draw what is on the stage now. */
   draw() {
-    const scene = this.stage.scene(this.live ? null : this.player, this.selected);
+    const scene = this.stage.scene(this.player, this.selected);
     if (this.speaks) {
       this.voice = this.game?.words(wordsOf(this.game.lane)) ?? sentenceOf(scene, this.absent);
     }
@@ -763,8 +766,8 @@ export class App extends Job {
     this.wake();
   }
 
-  /** Request one animation frame. While nothing changes none is requested, so that a browser on the
-   *  same machine does not disturb the decode clock. */
+  /** Request one animation frame. While nothing changes none is requested: the browser may be on the
+   *  machine that decodes. */
   wake() {
     if (!this.frameAsked && !this.asleep) {
       this.frameAsked = requestAnimationFrame((now) => this.frame(now));
@@ -778,10 +781,11 @@ export class App extends Job {
       this.last = 0;
       return;
     }
+    if (this.growing && this.last && now - this.last < BETWEEN) return this.wake();
     const elapsed = this.last ? Math.min(250, now - this.last) : 0;
     this.last = now;
     const wasPlaying = this.player.playing;
-    if (!this.live && this.player.tick(elapsed)) this.dirty = true;
+    if (this.player.tick(elapsed)) this.dirty = true;
     if (this.dirty && !document.hidden) {
       this.speaks ||= wasPlaying && !this.player.playing;
       try {
@@ -793,7 +797,7 @@ export class App extends Job {
       }
       this.dirty = false;
     }
-    if (this.dirty || (this.player.playing && !this.live)) this.wake();
+    if (this.dirty || this.player.playing) this.wake();
     else this.last = 0; // the next frame measures its time anew
   }
 }

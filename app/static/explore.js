@@ -18,7 +18,7 @@ import { html, render } from './views/ui.js';
 import { plural } from './state/format.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
-import { canRun, mark, openRace, pauseAll, register, visit } from './page.js';
+import { canRun, mark, openRace, register, visit } from './page.js';
 import { code } from './views/room.js';
 import { readMoment } from './state/moment.js';
 /** @import { Answer, Figure } from './state/exploration.js' */
@@ -38,7 +38,7 @@ import { readMoment } from './state/moment.js';
  * @property {number} crowded @property {number} patience seconds that a stopped measurement gets
  * @property {string} plotly @property {import('./views/glossary.js').Symbols} symbols
  */
-/** @typedef {{run: string, warming: boolean, name: string}} Run */
+/** @typedef {{run: string, name: string}} Run */
 /** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
 /** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]},
  *  show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string,
@@ -519,7 +519,6 @@ export class Explore extends Job {
     this.races = null;
     const query = this.query();
     if (fits(query) && !this.branch) address(query); // for a reload
-    pauseAll();
     super.pressedRun();
     this.draw();
   }
@@ -572,7 +571,7 @@ export class Explore extends Job {
       this.finish(message);
       return;
     }
-    this.live = { run: message.run, warming: message.phase !== 'exploring', name };
+    this.live = { run: message.run, name };
     this.bar = message.total ? { max: message.total, value: message.done } : null;
     this.status.show(progressWords(message));
     this.draw();

@@ -5,7 +5,7 @@
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
 import { attribute } from './views/dom.js';
-import { canRun, guard } from './page.js';
+import { canRun } from './page.js';
 import { queueWords } from './state/format.js';
 
 /** The card for a server that is gone. @param {string} kept @param {string} back with the page */
@@ -20,8 +20,7 @@ const GRACE = 2500; // milliseconds between the final message and the end of Gra
 /** @typedef {'idle' | 'waiting' | 'running' | 'ending'} State `waiting`: in the queue, or for the
  *  server's first message; `ending`: the final message has come, but is not handled yet */
 
-/** @template {{run: string, warming: boolean}} Run what is known of a run under way;
- *  frame_throttle.js asks whether it is `warming` */
+/** @template {{run: string}} Run what is known of a run under way */
 export class Job {
   /**
    * @param {HTMLElement} root @param {string} prefix with which the ids of its controls begin
@@ -43,8 +42,8 @@ export class Job {
     /** @type {(value?: any) => void} */
     this.close = () => {};
     this.leaving = 0; // the timer that ends the wait for a stopped run
-    /** @type {Run | null} */
-    this.measured = null;
+    /** @type {Run | null} the run that is prepared or measured */
+    this.live = null;
     this.watchdog = new Watchdog(
       () => this.expects,
       () => this.lost(false),
@@ -54,18 +53,6 @@ export class Job {
       if (target.closest(`#${prefix}-run`) && this.state === 'idle') this.pressedRun(); // as Gradio
       if (target.closest(`#${prefix}-stop`)) this.pressedStop();
     });
-  }
-
-  /** The run that is prepared or measured, or null. Its end releases animation frames. */
-  get live() {
-    return this.measured;
-  }
-
-  set live(run) {
-    const over = this.measured && !run;
-    this.measured = run;
-    if (over) window.dispatchEvent(new Event('specdiff:measured'));
-    guard();
   }
 
   /** Whether messages of a run are still to come. */
@@ -82,7 +69,6 @@ export class Job {
   enter(state) {
     this.state = state;
     attribute(this.content, 'aria-busy', String(this.busy)); // not on the status line
-    guard();
   }
 
   /** Which button starts a run, if the page has one. */

@@ -167,24 +167,9 @@ export const isShown = (root) =>
     /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,
   );
 
-/** Whether the server is busy with a run of this page; drawing would disturb its clock. */
-export const measuring = () =>
-  Object.values(page.players).some((player) => Boolean(player.live) || player.busy);
-
-/** Pause all replays, which would take processor time from a measurement. */
-export function pauseAll() {
-  for (const { player } of Object.values(page.players)) if (player) player.pause();
-}
-
-/** Disable “Open trace” during a measurement, because drawing the file would disturb the clock. */
-export function guard() {
-  const open = document.querySelector('#sd-open');
-  if (open instanceof HTMLElement) open.inert = measuring();
-}
-
 /** The card shown instead of a recording or a file. */
 export const REFUSAL = {
-  title: 'A measurement is running',
-  message: 'It wasn’t opened, because drawing it would disturb the clock.',
-  hint: 'Open it again when the measurement is done, or press Stop.',
+  title: 'A race is on the stage',
+  message: 'It wasn’t opened, because your race is still running.',
+  hint: 'Open it when the race is over, or press Stop.',
 };

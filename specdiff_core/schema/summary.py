@@ -75,9 +75,10 @@ def race_summary(runs: RunsByLane) -> dict[str, Any]:
     comparison with vanilla.
 
     ``speedup`` is over all repeats together; ``speedups`` and their median, least and largest show
-    its spread. A failed lane has the reason. A lane is compared only if it and the baseline ended
-    by themselves; ``lossless`` is None for a lane without a token."""
-    ended = {lane for lane, repeats in runs.items() if repeats and all(map(_complete, repeats))}
+    its spread. A failed lane has the reason. A lane is compared if it and the baseline ended by
+    themselves, or were stopped with a text worth comparing; ``lossless`` is None for a lane
+    without a token."""
+    ended = {lane for lane, repeats in runs.items() if repeats and all(map(_comparable, repeats))}
     totals = {lane: [fold(run) for run in repeats] for lane, repeats in runs.items()}
     lanes: dict[str, Any] = {}
     for lane, repeats in runs.items():
@@ -100,9 +101,13 @@ def race_summary(runs: RunsByLane) -> dict[str, Any]:
     }
 
 
-def _complete(run: Sequence[Event]) -> bool:
+ENOUGH = 8
+"""Tokens from which a stopped lane is compared. Stop ends all lanes at one moment of the clock."""
+
+
+def _comparable(run: Sequence[Event]) -> bool:
     last = final(run)
-    return last is not None and last.reason != "stopped"
+    return last is not None and (last.reason != "stopped" or len(last.ids) >= ENOUGH)
 
 
 AGAINST = ("speedup", "speedup_median", "speedup_least", "speedup_largest", "speedups", "same_text_as_vanilla")
@@ -115,7 +120,10 @@ def _against(
     """A lane's comparison with vanilla, from the last run of each and the metrics of all."""
     speed_ups = [value for pair in zip(slow, fast, strict=True) if (value := speed_up(*pair)) is not None]
     last, base, header = final(drafted), final(vanilla), header_of(drafted)
-    same = last is not None and base is not None and last.ids == base.ids
+    same = False
+    if last is not None and base is not None:
+        both = min(len(last.ids), len(base.ids)) if "stopped" in (last.reason, base.reason) else None
+        same = last.ids[:both] == base.ids[:both]
     if header is not None and header.server:  # its ids are not the target's
         same = last is not None and base is not None and last.text == base.text
     values = (

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 
 import { looks, make, methods, trace } from './fixture.mjs';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { Playhead } from '../../app/static/state/playhead.js';
 import { Stage } from '../../app/static/state/stage.js';
 import { confidenceFigure, tokensFigure } from '../../app/static/state/charts.js';
 import { drawn } from '../../app/static/views/figure.js';
@@ -21,7 +22,9 @@ test('tokens over time: a line and a label for each lane that wrote or still may
     absent: null,
   };
   const stage = new Stage(Object.keys(lanes), lanes, { ...looks, crowded: 1 });
-  const scene = stage.scene(null, '<b>drafted');
+  const player = new Playhead({ duration: stage.duration, growing: true });
+  player.toEdge();
+  const scene = stage.scene(player, '<b>drafted');
   const { data, layout } = drawn(tokensFigure(scene), c);
   assert.deepEqual(data.map((line) => line.name), [methods.vanilla.label, '<b>drafted', 'begun']);
   const notes = layout.annotations.map(({ text }) => text);

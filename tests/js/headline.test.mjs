@@ -13,7 +13,7 @@ import {
 } from '../../app/static/state/headline.js';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { Playhead } from '../../app/static/state/playhead.js';
-import { markOf } from '../../app/static/state/race.js';
+import { markOf, ranksOf } from '../../app/static/state/race.js';
 import { Stage } from '../../app/static/state/stage.js';
 
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };
@@ -127,15 +127,18 @@ test('what is claimed about a text depends on its rule, then on its exactness', 
   assert.equal(claim({ lossless: false, exactness: 'bitwise' }), biased);
 });
 
-test('a place is shown when its lane has come in, and not before', () => {
+test('a place is shown when its lane has come in, and before only how it stands', () => {
   const { ends } = sceneAt(lanes, 0).stage;
   const at = (t) => {
     const { rows } = sceneAt(lanes, t).scene;
-    return markOf(lanes.drafted, rows.drafted, ends.drafted, null, 'absent');
+    return markOf(lanes.drafted, rows.drafted, ends.drafted, ranksOf(rows).drafted, 'absent');
   };
-  assert.equal(at(lanes.drafted.duration / 2).place, '');
+  assert.equal(at(0).place, '', 'nobody leads at the start');
+  assert.deepEqual(
+    [at(lanes.drafted.duration / 2).place, at(lanes.drafted.duration / 2).kind],
+    ['1', 'now'],
+  );
   assert.deepEqual([at(99).place, at(99).kind], ['1', 'first']);
-  assert.equal(markOf(null, null, ends.drafted, 'waits', 'absent').kind, 'waits');
   assert.equal(markOf(null, null, undefined, null, 'absent').words, 'absent');
 });
 
@@ -146,14 +149,24 @@ const stoppedAt = (lane, count) =>
     { ...lane.finished, reason: 'stopped', ids: [] },
   ]);
 
-test('a lane that was stopped is compared with nothing, and without a token it claims nothing', () => {
+test('stopped lanes are compared up to there, with a text worth comparing; others claim nothing', () => {
   const { drafted, vanilla } = lanes;
   const none = stoppedAt(drafted, 3); // its header, its pieces, the prompt
-  for (const part of [none, stoppedAt(drafted, 40)]) {
-    assert.equal(leadWords(part, vanilla, 'A drafter', 2, true).after, undefined);
-    assert.equal(leadWords(part, busy(vanilla), 'A drafter', 2, false).after, undefined);
-    assert.doesNotMatch(headline({ drafted: part, vanilla: busy(vanilla) }).speed, /:/);
-  }
+  assert.equal(leadWords(none, vanilla, 'A drafter', 2, true).after, undefined);
+  assert.equal(leadWords(none, busy(vanilla), 'A drafter', 2, false).after, undefined);
+  assert.doesNotMatch(headline({ drafted: none, vanilla: busy(vanilla) }).speed, /:/);
+  const cut = (lane) => {
+    const kept = lane.events.filter(({ kind }, i) =>
+      kind !== 'Finished' && lane.times[i] <= 0.6 * drafted.duration
+    );
+    const seconds = 0.6 * drafted.duration;
+    return buildLane([...kept, { ...lane.finished, reason: 'stopped', seconds, ids: [] }]);
+  };
+  const pair = { drafted: cut(drafted), vanilla: cut(vanilla) };
+  const [fast, slow] = [pair.drafted, pair.vanilla].map((lane) => lane.texts.length);
+  assert.ok(fast > slow && slow >= 8);
+  assert.equal(verdict(pair, '', exactness).final, fast / slow, 'both ran equally long');
+  assert.match(headline(pair).words, /stopped/);
   const race = verdict({ drafted: none, vanilla }, '', exactness);
   assert.equal(race.claim, '');
   const nothing = { drafted: null, vanilla: stoppedAt(vanilla, 3) };

@@ -82,13 +82,17 @@ function against(lanes, name, baseline) {
       share: row.share,
     };
   });
-  const { trusted } = verdict({ drafted: own, vanilla: base }, stage.doubt(name), {});
+  const { trusted, final } = verdict({ drafted: own, vanilla: base }, stage.doubt(name), {});
+  const cut = complete(own) && complete(base)
+    ? Infinity
+    : Math.min(own.ids.length, base.ids.length);
+  const [ids, baseIds] = [own.ids.slice(0, cut), base.ids.slice(0, cut)];
   return {
     rounds,
-    final: complete(own) && complete(base) ? speedUp(pace(own), pace(base)) : null,
+    final,
     trusted,
     predicted: predicted(own, base),
-    same: complete(own) && complete(base) ? firstDifference(own.ids, base.ids) < 0 : null,
+    same: final === null ? null : firstDifference(ids, baseIds) < 0,
   };
 }
 

@@ -1,6 +1,16 @@
 // The result of a race in words and one number: measured, and not shown before its replay. Pure.
 
-import { alpha, firstDifference, pace, passesOf, predicted, speedUp, tau } from './metrics.js';
+import {
+  alpha,
+  ENOUGH,
+  firstDifference,
+  pace,
+  passesOf,
+  predicted,
+  speedUp,
+  speedUpSoFar,
+  tau,
+} from './metrics.js';
 import { complete } from './race.js';
 import {
   dash,
@@ -19,6 +29,11 @@ import { isServed, stateAt } from './lane.js';
 /** @import { Clock } from './metrics.js' */
 /** @import { Pair } from './stage.js' */
 
+/** Whether a lane ended by itself with a text, or was stopped when it had enough of one: Stop ends
+ *  all lanes at one moment. @param {Lane} lane */
+const comparable = (lane) =>
+  Boolean(lane.finished) && lane.texts.length >= (complete(lane) ? 1 : ENOUGH);
+
 /** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes
  *  @param {string} doubt why the clock cannot be trusted, if so
  *  @param {Record<string, string>} claims about a text, by the exactness of its run */
@@ -30,8 +45,7 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
     ? ` It reports: ${quotedWords(drafted.finished.quoted)}.`
     : '';
   const wrote = (drafted || vanilla)?.texts.length; // else it makes no claim
-  const compared = drafted && vanilla && complete(drafted) && complete(vanilla) &&
-    drafted.texts.length && vanilla.texts.length;
+  const compared = drafted && vanilla && comparable(drafted) && comparable(vanilla);
   const trusted = !(compared && doubt);
   const cost = trusted ? predicted(drafted, vanilla) : null;
   return {
@@ -49,8 +63,6 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
       : '',
   };
 }
-
-const ENOUGH = 8; // tokens of each lane; the first rounds say little about the rest
 
 /**
  * The large number and its label. Seconds are compared only if both lanes have equally many tokens;
@@ -76,8 +88,7 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
       : [dash, 'target passes are counted at the end, because the clock was disturbed'];
   }
   if (final === null || !vanilla || !over) {
-    const few = Math.min(...[clocks.drafted, clocks.vanilla].map((clock) => clock?.tokens ?? 0));
-    const soFar = few >= ENOUGH ? speedUp(clocks.drafted, clocks.vanilla) : null;
+    const soFar = speedUpSoFar(clocks.drafted, clocks.vanilla);
     if (soFar !== null) return [times(soFar), 'vanilla’s tokens per second, so far', soFar < 1];
     return [
       dash,
@@ -91,7 +102,10 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
     [drafted, vanilla].map((lane) => `${seconds(lane.duration)} s`).join(' against '),
   ];
   const how = source === 'recording' ? 'in this recording' : 'measured';
-  const words = isServed(drafted)
+  const stopped = !complete(drafted) || !complete(vanilla);
+  const words = stopped
+    ? `vanilla’s tokens per second after ${seconds(drafted.duration)} s, stopped: ${paces}`
+    : isServed(drafted)
     ? `vanilla’s tokens per second, from another system over the network: ${paces}`
     : drafted.texts.length === vanilla.texts.length
     ? `vanilla’s speed, ${how}: ${clock}`

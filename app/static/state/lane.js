@@ -81,24 +81,32 @@ const roundOf = (round) => ({
   ends: /** @type {Record<string, number>} */ ({}), // by kind: events up to its last
 });
 
+/** A lane without events so far. */
+const emptyLane = () => ({
+  events: /** @type {Event[]} */ ([]),
+  times: /** @type {number[]} the time of each event */ ([]),
+  pieces: /** @type {Record<number, string>} */ ({}),
+  header: /** @type {RunStarted | null} */ (null),
+  finished: /** @type {Finished | null} */ (null),
+  failed: /** @type {Failed | null} */ (null),
+  rounds: /** @type {Round[]} */ ([]),
+  stops: /** @type {number[]} indices of events at which stepping stops */ ([]),
+  ids: /** @type {number[]} */ ([]),
+  texts: /** @type {string[]} the readable text of each id */ ([]),
+  duration: 0,
+  wordless: false, // whether the trace holds no piece of its text
+  unheard: roundOf(-1), // reduced event streams start no round: events of one are dropped
+});
+
 /** @param {Event[]} events */
-export function buildLane(events) {
-  const lane = {
-    events,
-    times: /** @type {number[]} the time of each event */ ([]),
-    pieces: /** @type {Record<number, string>} */ ({}),
-    header: /** @type {RunStarted | null} */ (null),
-    finished: /** @type {Finished | null} */ (null),
-    failed: /** @type {Failed | null} */ (null),
-    rounds: /** @type {Round[]} */ ([]),
-    stops: /** @type {number[]} indices of events at which stepping stops */ ([]),
-    ids: /** @type {number[]} */ ([]),
-    texts: /** @type {string[]} the readable text of each id */ ([]),
-    duration: 0,
-    wordless: false, // whether the trace holds no piece of its text
-  };
-  let round = roundOf(-1); // reduced event streams start no round: events of one are dropped
-  events.forEach((event, index) => {
+export const buildLane = (events) => extend(emptyLane(), events);
+
+/** Add events to a lane, in place. @param {ReturnType<typeof emptyLane>} lane
+ *  @param {Event[]} events */
+export function extend(lane, events) {
+  let round = lane.rounds.at(-1) ?? lane.unheard;
+  for (const event of events) {
+    const index = lane.events.push(event) - 1;
     lane.duration = eventTime(event, lane.duration);
     lane.times.push(lane.duration);
     if (STOPS.has(event.kind)) lane.stops.push(index);
@@ -149,10 +157,23 @@ export function buildLane(events) {
         break;
       default:
     }
-  });
+  }
   spell(lane);
   return lane;
 }
+
+/** What is known of a whole round in advance, as its window needs it. @param {Round} round */
+const knownOf = ({ size, steps, drafted, accepted, extra, tree, copied, unrecorded, decided }) => ({
+  size,
+  steps,
+  drafted,
+  accepted,
+  extra,
+  tree,
+  copied,
+  unrecorded,
+  decided,
+});
 
 /** A round before its first event. @param {Round} round
  *  @param {RoundStarted} event that began it */
@@ -270,6 +291,8 @@ export function stateAt(lane, n, state = null) {
     apply(current, lane, lane.events[current.n], lane.times[current.n]);
     current.n += 1;
   }
+  // The round is known further than the state has come; in a growing lane, further than before.
+  if (current.window) Object.assign(current.window, knownOf(lane.rounds[current.window.round]));
   return current;
 }
 

@@ -29,6 +29,16 @@ export function clockOf(lane, state, t) {
 export const speedUp = (fast, slow) =>
   fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null;
 
+/** Tokens of each lane from which a speed-up is shown; the first rounds say little about the rest. */
+export const ENOUGH = 8;
+
+/** The speed-up of a lane under way: null before both lanes have written enough.
+ *  @param {Clock | null | undefined} fast @param {Clock | null | undefined} slow */
+export const speedUpSoFar = (fast, slow) =>
+  fast && slow && (fast.done && slow.done || Math.min(fast.tokens, slow.tokens) >= ENOUGH)
+    ? speedUp(fast, slow)
+    : null;
+
 /** Tokens per second of a whole lane. @param {Lane} lane */
 export const pace = (lane) => ({ rate: lane.texts.length / lane.duration });
 

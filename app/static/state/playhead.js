@@ -1,36 +1,44 @@
-// The playhead: play, pause, step, seek, speed. Pure: the player calls tick() and draws.
+// The playhead: play, pause, step, seek, pace. Pure: the player calls tick() and draws. While a race
+// is under way it plays up to the last moment that all lanes have reached.
 
 /** @import { Stop } from './race.js' */
 
-export const RACE_SECONDS = 12;
-
 const EPSILON = 1e-9; // seconds
-const FELT = 60; // tokens per second; slower races can be watched in real time
 
-/** Slow-motion factor (wall seconds per decode second) at which a race lasts about twelve seconds;
- *  races below FELT are not slowed. @param {number} [rate] tokens per second of the baseline */
-export function autoSlow(duration, rate = Infinity) {
-  if (!(duration > 0)) return 1;
-  const factor = RACE_SECONDS / duration;
-  return rate < FELT && factor > 1 ? 1 : Number(factor.toPrecision(2));
-}
+/** How long a round is shown, in seconds, if the pace is a person's: the first one in which a drafter
+ *  guesses takes a while, each further one less, until the race runs in real time. */
+const FIRST = 3.2;
+const SHORTER = 0.65;
+
+/** @param {number} round among those with a draft, from 0 */
+export const roundSeconds = (round) => FIRST * SHORTER ** round;
 
 export class Playhead {
-  /** @param {{duration: number, stops: Stop[], rate?: number}} race */
-  constructor({ duration, stops, rate }) {
-    this.duration = duration;
+  /** @param {{duration?: number, stops?: Stop[], growing?: boolean}} [race] */
+  constructor({ duration = 0, stops = [], growing = false } = {}) {
+    this.duration = duration; // of a race under way: that all lanes have reached
     this.stops = stops;
+    this.growing = growing;
     this.t = 0;
     this.stop = -1; // index of the stop we stand on, or -1 between stops
+    this.rested = 0; // seconds on this stop
     this.playing = false;
-    this.auto = autoSlow(duration, rate);
-    this.slow = this.auto;
+    /** @type {number | 'auto'} wall seconds per decode second; auto: a person's pace */
+    this.slow = 'auto';
+    this.still = false; // for people who want no motion: always at the end of what has arrived
+  }
+
+  /** The race has come further. @param {number} duration @param {boolean} growing */
+  grow(duration, growing) {
+    this.duration = Math.max(this.duration, duration);
+    this.growing = growing;
+    if (this.still && this.playing) this.toEdge();
+    if (!growing && this.t >= this.duration - EPSILON) this.playing = false;
   }
 
   play() {
-    if (this.t >= this.duration) this.seek(0);
-    this.playing = this.duration > 0;
-    this.stop = -1;
+    if (!this.growing && this.t >= this.duration) this.seek(0);
+    this.playing = this.growing || this.duration > 0;
   }
 
   pause() {
@@ -42,13 +50,70 @@ export class Playhead {
     else this.play();
   }
 
+  /** Whether the playhead shows the race as it happens. */
+  get atEdge() {
+    return this.growing && this.playing && this.t >= this.duration - EPSILON;
+  }
+
+  /** Whether it plays more slowly than the race ran. */
+  get isSlow() {
+    return this.slow === 'auto' ? this.stop >= 0 : this.slow > 1;
+  }
+
+  /** Go to the last moment that has arrived, and on with the race. */
+  toEdge() {
+    this.seek(this.duration);
+    this.playing = this.growing;
+  }
+
   /** Wall milliseconds passed. Returns whether the playhead moved. */
   tick(milliseconds) {
     if (!this.playing) return false;
-    this.t = Math.min(this.duration, this.t + milliseconds / 1000 / this.slow);
+    const { t, stop, rested } = this;
+    let seconds = milliseconds / 1000;
+    if (this.slow !== 'auto') this.run(seconds / this.slow, this.duration);
+    else while (seconds > 0) seconds = this.stop >= 0 ? this.dwell(seconds) : this.walk(seconds);
+    if (!this.growing && this.t >= this.duration - EPSILON && this.stop < 0) this.playing = false;
+    return t !== this.t || stop !== this.stop || rested !== this.rested || !this.playing;
+  }
+
+  /** Move on to a time at most. Returns the seconds that are left. */
+  run(seconds, end) {
+    const to = Math.min(end, this.t + seconds);
+    const left = seconds - Math.max(0, to - this.t);
+    this.t = Math.max(this.t, to);
     this.stop = -1;
-    if (this.t >= this.duration) this.playing = false;
-    return true;
+    return left;
+  }
+
+  /** Stay on a stop for its time, while the clock moves to the next. Returns the seconds left. */
+  dwell(seconds) {
+    const [here, next] = [this.stops[this.stop], this.stops[this.stop + 1]];
+    const end = Math.min(next?.t ?? this.duration, this.duration);
+    if (!next && this.growing) return 0; // it is still being computed
+    const spent = Math.min(seconds, Math.max(0, here.dwell - this.rested));
+    this.rested += spent;
+    const share = here.dwell ? Math.min(1, this.rested / here.dwell) : 1;
+    this.t = Math.max(this.t, here.t + share * (end - here.t));
+    if (share < 1) return 0;
+    if (next?.dwell && next.t <= this.duration + EPSILON) {
+      this.stand(this.stop + 1);
+      this.playing = true;
+    } else if (next?.dwell) return 0; // not all lanes are there yet
+    else this.stop = -1;
+    return seconds - spent;
+  }
+
+  /** Real time, up to the next stop that takes time. Returns the seconds left. */
+  walk(seconds) {
+    const passed = this.stops.findLastIndex(({ t }) => t <= this.t + EPSILON);
+    const next = this.stops.findIndex(({ dwell, t }, i) => i > passed && dwell > 0 && t > this.t);
+    const stop = this.stops[next];
+    const left = this.run(seconds, Math.min(stop?.t ?? this.duration, this.duration));
+    if (!stop || this.t < stop.t - EPSILON) return 0;
+    this.stand(next);
+    this.playing = true;
+    return left;
   }
 
   seek(t) {
@@ -66,6 +131,7 @@ export class Playhead {
   stand(index) {
     if (!this.stops.length) return;
     this.playing = false;
+    this.rested = 0;
     this.stop = Math.max(0, Math.min(this.stops.length - 1, index));
     this.t = this.stops[this.stop].t;
   }

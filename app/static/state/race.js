@@ -1,17 +1,20 @@
 // A race of any number of lanes: its lanes, how it ends, and where stepping stops. Pure.
 
 import { countAt, isVanilla } from './lane.js';
-import { clockOf, speedUp, tau } from './metrics.js';
+import { clockOf, speedUpSoFar, tau } from './metrics.js';
 import { plural, reasonWords } from './format.js';
+import { roundSeconds } from './playhead.js';
 /** @import { Lane, State } from './lane.js' */
 /** @import { Playhead } from './playhead.js' */
 
 /** @typedef {Record<string, Lane | null>} Lanes */
-/** @typedef {{t: number, lane: string, n: number}} Stop */
+/** @typedef {{t: number, lane: string, n: number, dwell: number}} Stop `dwell`: seconds for which a
+ *  person's pace stays there */
 /** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End */
 
 export const MOST_LANES = 8; // of a foreign trace; more would be hard to distinguish
 const EPSILON = 1e-9;
+const BRIEF = 1 / 60; // seconds; shorter stays are not seen
 
 /**
  * The lanes of a trace to show: those named, in that order, or all; at most MOST_LANES.
@@ -73,7 +76,7 @@ export function rowAt(lanes, states, name, baseline, t, total) {
     share: total ? Math.min(1, state.tokens.length / total) : 0,
     speedup: lane.failed && clock.done
       ? null
-      : speedUp(clock, slow && slowState ? clockOf(slow, slowState, t) : null),
+      : speedUpSoFar(clock, slow && slowState ? clockOf(slow, slowState, t) : null),
     tau: tau(state),
   };
 }
@@ -83,7 +86,9 @@ export function rowAt(lanes, states, name, baseline, t, total) {
  *  @param {string[]} names @param {string | null} selected @returns {Stop[]} */
 export function stopsOf(lanes, names, selected) {
   const laneOf = (name) => /** @type {Lane} */ (lanes[name]);
-  const stop = (name, index) => ({ t: laneOf(name).times[index], lane: name, n: index + 1 });
+  const stop = (name, index, dwell = 0) => (
+    { t: laneOf(name).times[index], lane: name, n: index + 1, dwell }
+  );
   const lane = lanes[selected ?? ''] ?? null;
   const after = lane ? lane.duration : -1;
   const others = names.filter((name) => name !== selected && (lanes[name]?.duration ?? -1) > after);
@@ -93,8 +98,30 @@ export function stopsOf(lanes, names, selected) {
     return stops.filter((index) => events[index].kind === 'Committed' && times[index] > after)
       .map((index) => stop(name, index));
   });
-  const stops = lane?.stops.map((index) => stop(selected, index)) ?? [];
+  const dwells = lane ? dwellsOf(lane) : new Map();
+  const stops = lane?.stops.map((index) => stop(selected, index, dwells.get(index))) ?? [];
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
+}
+
+/** How long a person's pace stays at each stop of a lane: the rounds with a draft, but the first,
+ *  which shows at once how fast it goes. @param {Lane} lane @returns {Map<number, number>} */
+function dwellsOf({ events, rounds, stops }) {
+  const drafting = rounds.filter(({ size }) => size).slice(1);
+  const order = new Map(drafting.map(({ round }, i) => [round, i]));
+  const roundAt = (index) => {
+    const event = events[index];
+    return 'round' in event ? order.get(event.round) : undefined;
+  };
+  const counts = drafting.map(() => 0);
+  for (const index of stops) {
+    const round = roundAt(index);
+    if (round !== undefined) counts[round] += 1;
+  }
+  return new Map(stops.flatMap((index) => {
+    const round = roundAt(index);
+    const seconds = round === undefined ? 0 : roundSeconds(round) / Math.max(4, counts[round]);
+    return seconds > BRIEF ? [[index, seconds]] : [];
+  }));
 }
 
 /** How many events the playhead has passed. @param {Lane} lane @param {Playhead} playhead */
@@ -134,18 +161,25 @@ const FEWER =
   'Not ranked: it wrote fewer tokens than the longest text in this race. Compare tokens ' +
   'per second, not the clock.';
 
+/** The places of the lanes so far, by their tokens; none at the start or for a single lane.
+ *  @param {Record<string, ReturnType<typeof rowAt>>} rows @returns {Record<string, number | null>} */
+export function ranksOf(rows) {
+  const counts = Object.values(rows).map((row) => row?.tokens ?? 0);
+  const spread = counts.length > 1 && new Set(counts).size > 1;
+  return Object.fromEntries(
+    Object.entries(rows).map(([name, row]) => [
+      name,
+      spread && row ? 1 + counts.filter((count) => count > row.tokens).length : null,
+    ]),
+  );
+}
+
 /** The head of a lane besides its numbers: its place, a kind for its style, and its progress.
  *  @param {Lane | null} lane @param {ReturnType<typeof rowAt>} row @param {End | undefined} end
- *  @param {'now' | 'prepares' | 'waits' | 'measured' | null} progress of a race under way
+ *  @param {number | null} rank so far, while it runs
  *  @param {string} absent shown for a lane without events
  *  @returns {{place: string, kind: string, words: string, title?: string, placeTitle?: string}} */
-export function markOf(lane, row, end, progress, absent) {
-  if (progress && !lane) {
-    const words = progress === 'prepares' ? 'preparing' : 'waiting for its turn';
-    return progress === 'waits'
-      ? { place: '', kind: 'waits', words }
-      : { place: '…', kind: 'now', words };
-  }
+export function markOf(lane, row, end, rank, absent) {
   if (!lane || !row) return { place: '', kind: '', words: absent };
   const over = row.clock.done;
   const count = plural(row.tokens, 'token');
@@ -159,12 +193,10 @@ export function markOf(lane, row, end, progress, absent) {
     };
   }
   const words = over && lane.finished ? `${count} · ${reasonWords(lane.finished.reason)}` : count;
-  if (progress) {
-    return progress === 'measured'
-      ? { place: '✓', kind: 'measured', words }
-      : { place: '…', kind: 'now', words };
+  if (!over || !end) {
+    const place = rank ? `${rank}` : '';
+    return { place, kind: 'now', words, placeTitle: rank ? `place ${rank} by tokens, so far` : '' };
   }
-  if (!over || !end) return { place: '', kind: '', words };
   if (end.short) return { place: '∎', kind: 'short', words, title: FEWER, placeTitle: FEWER };
   if (!end.done) return { place: '■', kind: 'stopped', words };
   return {

@@ -14,9 +14,10 @@ const GRAINS = {
 };
 const CLOCK =
   'Decode time: prefill, drafting, scoring, verification and the loop between them. Events, ' +
-  'the network, this page, model loading and the warm-up do not count.';
+  'the network, this page and model loading do not count.';
 const REPLAY =
-  'Playback stretches all lanes by the same factor. All times shown are real decode times.';
+  'The player slows all lanes down alike. All times shown are decode times, as measured.';
+const APART = 2; // seconds between the starts of lanes that did not run together
 
 export function dateOf(iso) {
   const date = new Date(iso);
@@ -45,9 +46,12 @@ export function headerOf(lanes) {
 function orderOf(lanes) {
   const begun = headersOf(lanes).map(({ name, run }) => [run.started_at, name]).sort();
   if (begun.length < 2) return 'Only this lane was measured.';
-  const first = begun[0][0] && begun[0][0] !== begun[1][0] ? `, ${begun[0][1]} first` : '';
-  return `The lanes were measured one after the other${first}, so that they don’t slow each ` +
-    'other down. The player shows them together on one time axis.';
+  const [first, last] = [begun[0][0], begun.at(-1)?.[0]].map((at) => Date.parse(at ?? ''));
+  if (last - first >= 1000 * APART) {
+    return `The lanes were measured one after the other, ${begun[0][1]} first.`;
+  }
+  return 'The lanes ran together: always the one whose decode clock was furthest behind went on, ' +
+    'until its next event. So whatever slowed the machine down for a while slowed all of them.';
 }
 
 /** @param {Lanes} lanes */

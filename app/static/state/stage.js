@@ -1,10 +1,10 @@
 // The stage of a player: lanes of a trace or of a race under way, and their states at a time. Pure.
 
-import { buildLane, stateAt } from './lane.js';
+import { buildLane, extend, stateAt } from './lane.js';
 import { busyWords, ratio } from './format.js';
 import { nameLanes } from './marks.js';
-import { pace, waiting } from './metrics.js';
-import { baselineOf, choose, passed, rowAt, standings, stopsOf } from './race.js';
+import { waiting } from './metrics.js';
+import { baselineOf, choose, passed, ranksOf, rowAt, standings, stopsOf } from './race.js';
 import { sharePieces } from './detokenize.js';
 /** @import { Event } from './events.d.ts' */
 /** @import { Lane, State, PartialRound } from './lane.js' */
@@ -23,8 +23,9 @@ export class Stage {
   /** @param {string[]} names @param {Lanes} lanes null where a lane has no events
    *  @param {Looks & {crowded: number}} options `crowded`: threads that waited for a processor, on
    *  average, from which a time cannot be trusted
-   *  @param {{labels?: Labels, left?: number}} [more] `left`: lanes that are not shown */
-  constructor(names, lanes, options, { labels = {}, left = 0 } = {}) {
+   *  @param {{labels?: Labels, left?: number, before?: Stage}} [more] `left`: lanes that are not
+   *  shown; `before`: the stage of the same lanes when they had fewer events */
+  constructor(names, lanes, options, { labels = {}, left = 0, before } = {}) {
     this.names = names;
     this.lanes = lanes;
     this.left = left;
@@ -37,7 +38,8 @@ export class Stage {
     this.total = Math.max(1, ...built.map((lane) => lane.texts.length)); // of the longest text
     this.duration = Math.max(0, ...built.map((lane) => lane.duration));
     /** @type {Record<string, State | null>} */
-    this.states = Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
+    this.states = before?.states ??
+      Object.fromEntries(names.map((name) => [name, null])); // a name may be __proto__
   }
 
   /** The lanes of a trace. @param {Record<string, Event[]>} events by lane
@@ -52,10 +54,24 @@ export class Stage {
     return new Stage(names, lanes, options, { labels, left });
   }
 
-  /** Tokens per second of the lane that sets the pace of a replay. */
-  get rate() {
-    const slowest = this.lanes[this.baseline ?? ''] ?? this.lanes[this.present[0]];
-    return slowest ? pace(slowest).rate : Infinity;
+  /** The stage after some more events. @param {Record<string, Event[]>} events by lane, all so far
+   *  @param {Looks & {crowded: number}} options */
+  grown(events, options) {
+    for (const name of this.names) {
+      const lane = this.lanes[name];
+      if (lane) extend(lane, events[name].slice(lane.events.length));
+      else if (events[name].length) this.lanes[name] = buildLane(events[name]);
+    }
+    sharePieces(Object.values(this.lanes).filter((lane) => lane !== null));
+    return new Stage(this.names, this.lanes, options, { before: this });
+  }
+
+  /** Up to which time all lanes have decoded, of those under way. A lane that runs alone, after the
+   *  others, has not begun. */
+  get edge() {
+    const racing = this.present.filter((name) => !over(this.lanes[name]));
+    const ends = racing.map((name) => this.lanes[name]?.duration ?? 0);
+    return racing.length ? Math.min(...ends) : this.duration;
   }
 
   /** The last lane that has events. */
@@ -98,35 +114,37 @@ export class Stage {
   }
 
   /** Everything that is shown at a moment.
-   *  @param {Playhead | null} player null: all events so far of a race under way
+   *  @param {Playhead} player
    *  @param {string | null} selected the lane whose window and numbers are shown */
   scene(player, selected) {
     const { lanes, names, named, states, baseline } = this;
-    const total = player ? this.total : Math.max(
-      this.total,
-      ...names.map((name) => Number(lanes[name]?.header?.config.max_new_tokens ?? 1)),
-    );
+    const { growing, t } = player;
+    const total = growing
+      ? Math.max(
+        this.total,
+        ...names.map((name) => Number(lanes[name]?.header?.config.max_new_tokens ?? 1)),
+      )
+      : this.total;
     for (const name of this.present) {
       const lane = /** @type {Lane} */ (lanes[name]);
-      const count = player ? passed(lane, name, player) : lane.events.length;
-      states[name] = stateAt(lane, count, states[name]);
+      states[name] = stateAt(lane, passed(lane, name, player), states[name]);
     }
-    const t = player ? player.t : Infinity;
     const rows = Object.fromEntries(
-      names.map((name) => [name, rowAt(lanes, states, name, player ? baseline : null, t, total)]),
+      names.map((name) => [name, rowAt(lanes, states, name, baseline, t, total)]),
     );
     /** @type {Record<string, Clock | null>} */
     const clocks = Object.fromEntries(names.map((name) => [name, rows[name] && rows[name].clock]));
     const lane = this.pair(lanes, selected).drafted;
     const state = this.pair(states, selected).drafted;
-    const shown = roundOf(state, Boolean(player && player.stop >= 0));
-    const over = this.present.every((name) => clocks[name]?.done);
+    const shown = roundOf(state, player.stop >= 0);
+    const ended = names.every((name) => !lanes[name] || clocks[name]?.done);
     return {
       names,
       named,
       lanes,
       states: { ...states },
       rows,
+      ranks: ranksOf(rows),
       clocks,
       duration: this.duration,
       total,
@@ -137,11 +155,14 @@ export class Stage {
       shown,
       view: shown.round,
       moment: [state?.n, shown.round?.round, shown.round?.phase].join(), // changes with every event
-      over,
-      running: !player,
+      over: !growing && ended,
+      growing, // more events may come
     };
   }
 }
+
+/** @param {Lane | null} lane */
+const over = (lane) => Boolean(lane && (lane.finished || lane.failed));
 
 /** The round of a lane to show: between two rounds the last one stays.
  *  @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */

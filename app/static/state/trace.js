@@ -106,30 +106,80 @@ export async function fetchFile(url) {
   return answer;
 }
 
-/** Events drawn while a lane is measured; the others wait for the whole trace. */
-const LIVE = /^\{"kind":"(RunStarted|PiecesSeen|Committed|Finished|Failed)"/;
+const TRIES = 5; // connections for one file
+const PAUSE = 500; // milliseconds between two
 
 /** A trace file that the server is still writing: the part that has arrived. */
 export class GrowingTrace {
   constructor(url) {
     this.url = url;
     this.size = 0; // bytes
-    this.lines = '';
+    this.text = '';
+    /** @type {Record<string, Event[]>} by lane, in the order of the race */
+    this.lanes = {};
+    this.left = false; // nobody reads it any more
+    this.reading = Promise.resolve();
   }
 
-  /** Fetch the new part of the file. @param {number} size bytes, up to the end of a line
-   *  @returns {Promise<(Event & {lane: string})[]>} the new events that can be drawn live */
+  /** Read the file while it grows. @param {() => void} arrived called when there are new events */
+  follow(arrived) {
+    this.arrived = arrived;
+    this.reading = this.read();
+  }
+
+  /** Read until the server closes the connection, because the race is over; if it breaks, go on from
+   *  there. */
+  async read() {
+    for (let i = 0; i < TRIES && !this.left; i += 1) {
+      try {
+        const { body } = await fetchFile(`${this.url}?from=${this.size}`);
+        await this.take(/** @type {ReadableStream<Uint8Array>} */ (body).getReader());
+        return;
+      } catch (error) {
+        console.info('the race goes on without its connection:', error);
+        await new Promise((later) => setTimeout(later, PAUSE));
+      }
+    }
+  }
+
+  /** @param {ReadableStreamDefaultReader<Uint8Array>} reader */
+  async take(reader) {
+    const decoder = new TextDecoder();
+    let line = ''; // the beginning of one
+    while (!this.left) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const lines = (line + decoder.decode(value, { stream: true })).split('\n');
+      line = lines.pop() ?? '';
+      if (lines.length) this.add(lines.map((whole) => `${whole}\n`).join(''));
+    }
+    await reader.cancel();
+  }
+
+  /** @param {string} text whole lines */
+  add(text) {
+    this.size += new TextEncoder().encode(text).length;
+    this.text += text;
+    for (const source of text.split('\n')) {
+      if (!source) continue;
+      const { lane, ...event } = JSON.parse(source);
+      if (event.kind === 'Trace') {
+        for (const name of event.lanes) this.lanes[name] = [];
+      } else this.lanes[lane].push({ ...DEFAULTS[event.kind], ...event });
+    }
+    this.arrived?.();
+  }
+
+  /** The whole file. @param {number} size its bytes, once it no longer grows */
   async upTo(size) {
-    if (size <= this.size) return [];
-    const fresh = await (await fetchFile(`${this.url}?from=${this.size}&to=${size}`)).text();
-    this.size = size;
-    this.lines += fresh;
-    return fresh.split('\n').filter((line) => LIVE.test(line)).map((line) => JSON.parse(line));
+    await this.reading;
+    for (let i = 0; i < TRIES && this.size < size; i += 1) await this.read();
+    return this.trace();
   }
 
-  /** The part that has arrived, as a trace. */
+  /** The part that has arrived, as a trace. @returns {Promise<Trace>} */
   async trace() {
-    return { ...parse(this.lines), bytes: await gzip(new TextEncoder().encode(this.lines)) };
+    return { title: '', lanes: this.lanes, bytes: await gzip(new TextEncoder().encode(this.text)) };
   }
 }
 

@@ -1,7 +1,6 @@
-// The player bar: play, step, scrub, speed, download.
+// The player bar: play, step, scrub, pace, download; and what the player does now.
 
-import { Button, html, icon, Select } from './ui.js';
-import { RACE_SECONDS } from '../state/playhead.js';
+import { Button, html, icon, Link, Select } from './ui.js';
 import { seconds, slowWords } from '../state/format.js';
 /** @import { App } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
@@ -9,28 +8,35 @@ import { seconds, slowWords } from '../state/format.js';
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const STEPS = 1000; // of the range input
 const PACE =
-  `A race is replayed in about ${RACE_SECONDS} seconds, or in real time if its tokens come ` +
-  'slowly enough to watch; all lanes run at the same speed.';
+  'The first rounds play slowly, so that each of their steps is seen, then the race runs ' +
+  'in real time. All lanes share one clock, the decode clock.';
+
+/** What the player does. @param {App['player']} player */
+function doingWords({ atEdge, growing, playing, isSlow, t, duration }) {
+  if (atEdge) return '● live';
+  if (!playing) return growing || t < duration ? 'paused' : 'the end';
+  return isSlow ? 'slow motion' : 'real time';
+}
 
 /** @param {{app: App, scene: Scene}} props */
 export function Bar({ app, scene }) {
-  const { t, duration, playing, slow, auto } = app.player;
-  const share = scene.running || !duration ? 0 : t / duration;
+  const { t, duration, playing, slow, atEdge } = app.player;
+  const share = duration ? t / duration : 0;
   const scrub = ({ currentTarget }) => app.seek(Number(currentTarget.value) / STEPS);
   const pick = (value) =>
     app.act((player) => {
-      player.slow = value === 'auto' ? auto : Number(value);
+      player.slow = value === 'auto' ? 'auto' : Number(value);
     });
   const speeds = [
-    ['auto', `${slowWords(auto)} (auto)`],
+    ['auto', 'slow at first'],
     ...SPEEDS.map((speed) => [speed, slowWords(speed)]),
   ];
   const [play, sign] = playing ? ['Pause (space)', 'pause'] : ['Play (space)', 'play'];
   const [value, style] = [Math.round(share * STEPS), { '--share': `${(100 * share).toFixed(2)}%` }];
   const place = `${seconds(t)} of ${seconds(duration)} seconds of decode time`;
-  const time = scene.running ? 'measuring' : `${seconds(t)} / ${seconds(duration)} s`;
+  const time = `${seconds(t)} / ${seconds(duration)} s`;
   return html`
-    <div class="sd-bar" role="group" aria-label="Playback" data-area="bar" inert=${scene.running}>
+    <div class="sd-bar" role="group" aria-label="Playback" data-area="bar">
       <${Button} name="sd-back" label="Back to the start"
         act=${() => app.seek(0)}>${icon('start')}<//>
       <${Button} name="sd-prev" label="One step back (left arrow; with shift, ten)"
@@ -40,9 +46,14 @@ export function Bar({ app, scene }) {
         act=${() => app.step(1)}>${icon('next')}<//>
       <input type="range" class="sd-scrub" min="0" max=${STEPS} step="1" value=${value}
         style=${style} aria-label="Position in the race" aria-valuetext=${place} oninput=${scrub} />
+      <span class="sd-pace" data-live=${String(scene.growing)}>${!scene.growing || atEdge
+        ? doingWords(app.player)
+        : html`<${Link} act=${() => app.toEdge()} name="sd-live">● go live<//> · ${
+          doingWords(app.player)
+        }`}</span>
       <span class="sd-time">${time}</span>
         <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
-          value=${slow === auto ? 'auto' : slow} options=${speeds} act=${pick} />
+          value=${slow} options=${speeds} act=${pick} />
         <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${() =>
           app.save()}>${icon('save')}<span>Trace</span><//>
       </div>

@@ -99,7 +99,6 @@ export class Charts {
     if (element.classList.contains('js-plotly-plot')) this.plotly.purge(element); // the class stays
     element.classList.remove('js-plotly-plot');
     element.dataset.empty = 'true';
-    // no layout while a lane is measured
     if (element.textContent !== words) element.textContent = words;
   }
 

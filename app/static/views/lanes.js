@@ -6,7 +6,7 @@ import { classes, glossed, html, Link, useState, walk } from './ui.js';
 import { LEGEND, quotedTau, rate, ratio, seconds, settingsWords, times } from '../state/format.js';
 import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';
-/** @import { App, Race } from '../app.js' */
+/** @import { App } from '../app.js' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 
@@ -40,19 +40,12 @@ function subtitle(lane, about, noSteps) {
   return `an attached server${tau ? `, reports ${tau}` : ''}`;
 }
 
-/** The progress of a lane. @param {Race} race under way */
-function progressOf({ stage, lane, phase }, name) {
-  if (stage.lanes[name]) return stage.lanes[name].finished ? 'measured' : 'now';
-  return name !== lane ? 'waits' : phase === 'loading' ? 'prepares' : 'now';
-}
-
 /** @param {{app: App, scene: Scene, name: string, columns: boolean, select: () => void}} props */
 function Head({ app, scene, name, columns, select }) {
   const { lanes: { [name]: lane }, named: { [name]: named }, rows: { [name]: row } } = scene;
-  const progress = app.live ? progressOf(app.live, name) : null;
-  const mark = markOf(lane, row, app.stage.ends[name], progress, app.absent);
+  const mark = markOf(lane, row, app.stage.ends[name], scene.ranks[name], app.absent);
   const selected = name === scene.selected;
-  const doubt = scene.running ? '' : app.stage.doubt(name);
+  const doubt = app.stage.doubt(name);
   const tab = columns ? {} : {
     role: 'tab',
     'aria-selected': String(selected),

@@ -31,8 +31,7 @@ export class Player extends Component {
 
   /** @override */ componentDidUpdate() {
     const { scene } = this.props;
-    if (scene.running) this.charts?.blank('The figures appear when all lanes are measured.');
-    else this.charts?.offer((name) => FIGURES[name](scene));
+    this.charts?.offer((name) => FIGURES[name](scene));
   }
 
   /** @param {{app: App, scene: Scene}} props @override */

@@ -15,8 +15,8 @@ function words({ round, size, accepted, drafted, extra }, open) {
 }
 
 /** @param {{app: App, scene: Scene}} props */
-export function Rounds({ app, scene: { lane, state, view, running, shown } }) {
-  const rounds = lane && !running && lane.rounds.some((round) => round.size) ? lane.rounds : [];
+export function Rounds({ app, scene: { lane, state, view, shown } }) {
+  const rounds = lane && lane.rounds.some((round) => round.size) ? lane.rounds : [];
   const tallest = Math.max(1, ...rounds.map((round) => round.size));
   const current = shown.older ? state?.window?.round : view?.round;
   const keys = (event) => {

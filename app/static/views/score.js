@@ -2,7 +2,7 @@
 
 import { classes, glossed, html, Link } from './ui.js';
 import { numbers, outcome, sameText, verdict, whySlow } from '../state/headline.js';
-import { speedUp } from '../state/metrics.js';
+import { speedUpSoFar } from '../state/metrics.js';
 import { times } from '../state/format.js';
 import { typicalWords } from '../state/predicted.js';
 /** @import { App } from '../app.js' */
@@ -26,10 +26,9 @@ const ALONE =
   'programs run';
 
 /** @param {App} app @param {Scene} scene */
-function comparison(app, { lanes, states, clocks, selected, running }) {
+function comparison(app, { lanes, states, clocks, selected }) {
   const { stage } = app;
-  // a race under way has no result
-  const pair = running ? { drafted: null, vanilla: null } : stage.pair(lanes, selected);
+  const pair = stage.pair(lanes, selected);
   const race = verdict(pair, stage.doubt(selected ?? ''), app.options.exactness);
   return { pair, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }
@@ -40,16 +39,12 @@ export function Hero({ app, scene }) {
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
   const alone = baseline &&
     !scene.names.some((name) => name !== scene.baseline && scene.lanes[name]?.texts.length);
-  const [speed, words, slower] = scene.running
-    ? ['–', 'the speed-up appears when all lanes are measured']
-    : alone
+  const [speed, words, slower] = alone && !scene.growing
     ? ['–', 'only vanilla ran, so there is nothing to compare']
     : outcome(pair, clocks, race, baseline, app.source);
-  const soFar = speedUp(clocks.drafted, clocks.vanilla);
+  const soFar = speedUpSoFar(clocks.drafted, clocks.vanilla);
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));
-  const name = scene.names.length > 2 && !scene.running
-    ? scene.named[scene.selected ?? '']?.label
-    : '';
+  const name = scene.names.length > 2 ? scene.named[scene.selected ?? '']?.label : '';
   const { drafted, vanilla } = pair;
   const denoises = !app.noSteps.has(String(drafted?.header?.config.drafter));
   const typical = drafted?.header && vanilla &&
@@ -79,7 +74,7 @@ export function Hero({ app, scene }) {
           app.look(slow.round)}>See round ${slow.round + 1}<//></p>
     `
   }
-    <p class="sd-same">${scene.running ? '' : sameText(pair, states, clocks)}</p>
+    <p class="sd-same">${sameText(pair, states, clocks)}</p>
     <p class="sd-claim">${!alone && race.claim}</p>
     <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
     ${
@@ -94,7 +89,7 @@ export function Hero({ app, scene }) {
 /** @param {{app: App, scene: Scene}} props */
 export function Numbers({ app, scene }) {
   const { pair, states, race } = comparison(app, scene);
-  const values = numbers(pair, scene.running ? { drafted: null, vanilla: null } : states);
+  const values = numbers(pair, states);
   const row = (/** @type {typeof NUMBERS[0]} */ [key, symbol, name, unit]) =>
     html`
       <div tabindex="0" data-symbol=${symbol}>

@@ -12,7 +12,6 @@ import { milliseconds, seconds } from '../state/format.js';
 
 const KINDS = {
   recording: '◉ Recording',
-  measuring: '● Measuring',
   run: '● Your run',
   kept: '● Run from a link',
   measured: '● Measured here',
@@ -23,10 +22,6 @@ const KINDS = {
 const TITLED = ['recording', 'measured', 'file'];
 const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
-const WAIT =
-  'A drafter guesses ahead, and the target model checks its guesses in one pass. Measuring ' +
-  'the speed-up …';
-
 /** The first sentence; its result is hidden until the replay ends.
  *  @param {{app: App, scene: Scene}} props */
 export function LeadSentence({ app, scene }) {
@@ -39,9 +34,7 @@ export function LeadSentence({ app, scene }) {
     : named[first].label;
   const [lane, base] = [lanes[first ?? ''], lanes[baseline ?? ''] ?? null];
   /** @type {ReturnType<typeof leadWords>} */
-  const { before = '', after = '' } = scene.running
-    ? { before: WAIT }
-    : lane && first !== baseline
+  const { before = '', after = '' } = lane && first !== baseline
     ? leadWords(lane, base, who, names.length, !stage.disturbed(first).length)
     : {};
   const style = { visibility: scene.over ? 'visible' : 'hidden' };
@@ -81,21 +74,17 @@ export class Source extends Component {
   /** @param {{app: App, scene: Scene}} props @param {{open: boolean}} state @override */
   render({ app, scene }, { open }) {
     const { stage, trace, source, options, recordings, file } = app;
-    const runs = scene.running ? [] : keptRuns(options.kept);
+    const runs = scene.growing ? [] : keptRuns(options.kept);
     const days = Math.round(options.kept / 86400);
-    const header = scene.running ? null : headerOf(stage.lanes);
+    const header = headerOf(stage.lanes);
     const titled = options.kind === 'race' && TITLED.includes(source) ? ` · ${trace?.title}` : '';
     const note = `${titled}${stage.left ? ` · ${stage.left} more lanes are not shown` : ''}`;
-    const words = scene.running
-      ? 'your run, timed here; the numbers appear when all lanes are done'
-      : header
-      ? `${dateOf(header.started_at)} · ${placeOf(header)}${note}`
-      : note;
+    const words = header ? `${dateOf(header.started_at)} · ${placeOf(header)}${note}` : note;
     const run = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
     const isOwn = source === 'kept' && runs.some(({ query }) => query.includes(app.file));
-    const kind = scene.running ? 'measuring' : isOwn ? 'run' : source;
+    const kind = isOwn ? 'run' : source;
     const stays = `${LINKED} This server keeps it for ${days} days, or until it restarts.`;
     const show = (open) => () => this.setState({ open });
     return html`
@@ -112,7 +101,7 @@ export class Source extends Component {
               <${Link} act=${(event) => app.keepMoment(event.currentTarget)}
                 title=${isRun(file) ? stays : LINKED}>Link to this moment<//>
             `}
-            ${!scene.running && recordings.length > 1 && html`
+            ${!scene.growing && recordings.length > 1 && html`
               <${Pick} name="sd-more" label="Another recording" all=${recordings}
                 words=${({ title }) => title} open=${(recording) => app.choose(recording)} />
             `}

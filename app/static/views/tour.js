@@ -42,8 +42,8 @@ const STEPS = [
     '.sd-lane-list .sd-lane',
     'commit',
     'Clock',
-    'Both lanes were measured one after the other on the same engine, and are replayed side by ' +
-    'side. The clock is stopped while this page draws.',
+    'Both lanes run on the same engine and on one clock: always the one that is behind goes on. ' +
+    'The clock is stopped while this page draws.',
   ],
   [
     '[data-area=hero]',

@@ -47,7 +47,6 @@ const AGREE =
   'drafted token is accepted if it is the same.';
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
 const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
-const LATER = 'The draft windows appear when all lanes are measured.';
 const FOLDED =
   'Shows the first branch, the branches on the target’s path, the draft that it chose, and ' +
   'the longest branches.';
@@ -59,11 +58,10 @@ const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known
 /** A sentence on the window, or on why there is none. @param {Scene} scene
  *  @param {string} absent why its lane has no events, if so */
 export function sentenceOf(
-  { running, names, lanes, selected, lane, state, shown, view },
+  { names, lanes, selected, lane, state, shown, view },
   absent,
 ) {
   if (!names.length) return '';
-  if (running) return LATER;
   if (isVanilla(lanes[selected ?? ''])) return NO_DRAFT;
   if (!lane?.header || !state) {
     return lane?.failed ? `This lane has no window: ${lane.failed.message}` : absent;
@@ -266,14 +264,14 @@ export class DraftWindow extends Component {
       'data-folds': String(Boolean(lane && mostRows(lane) > MOST_ROWS)),
       'data-noted': String(Boolean(lane && isNoted(lane))),
     };
-    const of = drawn ? ` of ${lane?.rounds.length}` : '';
+    const of = drawn && !scene.growing ? ` of ${lane?.rounds.length}` : '';
     const at = older ? scene.state?.window : round;
-    const where = !at || scene.running ? '' : `round ${at.round + 1}${of}`;
+    const where = at ? `round ${at.round + 1}${of}` : '';
     return html`
       <section class="sd-panel sd-window" ...${looks} aria-label="Draft window" data-area="window"
         id="${app.prefix}-panel" tabindex="-1">
             <header><h2>Draft window</h2><span class="sd-sub">${where}</span>
-              ${!game && !scene.running && isJudged(lane) &&
+              ${!game && isJudged(lane) &&
                 html`<${Link} name="verify" act=${() => app.verify()}>Be the verifier<//>`}
               <${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} app=${app} scene=${scene} />
