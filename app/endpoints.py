@@ -24,16 +24,16 @@ POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 RACE = """Race speculative diffusion decoding against vanilla decoding of the same target model, and measure both.
 
-Both lanes run at once, on one clock. Returns the text, the measured speed-up, whether the rule is lossless, and for each
-lane: tokens, seconds of decode time, tokens per second, rounds, block efficiency tau, acceptance rate alpha, target
-passes, drafter passes, and how many threads had to wait for a processor. ``quiet`` false means that other programs kept
-the machine so busy that the speed-up cannot be trusted."""
+Both lanes run at once, on one clock. Returns the text, the measured speed-up, whether the rule is lossless, and for
+each lane: tokens, seconds of decode time, tokens per second, rounds, block efficiency tau, acceptance rate alpha,
+target passes, drafter passes, and how many threads had to wait for a processor. ``quiet`` false means that other
+programs kept the machine so busy that the speed-up cannot be trusted."""
 RACE_METHODS = """Race methods of speculative decoding against vanilla decoding on one target model, and measure all.
 
-The lanes run at once, on one clock. Returns for each lane its text, whether it is lossless, whether its
-text matches vanilla's, the measured speed-up over vanilla, and the numbers of its run. If a lane cannot run, ``failed``
-gives the reason, it has no speed-up, and the other lanes still run. ``quiet`` false means that other programs kept the
-machine so busy that the speed-ups cannot be trusted."""
+The lanes run at once, on one clock. Returns for each lane its text, whether it is lossless, whether its text matches
+vanilla's, the measured speed-up over vanilla, and the numbers of its run. If a lane cannot run, ``failed`` gives the
+reason, it has no speed-up, and the other lanes still run. ``quiet`` false means that other programs kept the machine so
+busy that the speed-ups cannot be trusted."""
 
 
 def endpoints(decode: running.Decode) -> list[Callable[..., Iterator[dict[str, Any]]]]:

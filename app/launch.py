@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -141,7 +142,7 @@ def trace_file(request: Request) -> Response:
     file grows, until its race is over."""
     name, start = request.path_params["name"], request.query_params.get("from")
     part = TRACES.read(name) if start is None else TRACES.read(name, 0, 0)
-    if part is None or not (start or "0").isdecimal():
+    if part is None or not (start is None or re.fullmatch("[0-9]{1,12}", start)):
         return PlainTextResponse("This file isn't kept any more.", 404)
     kind, headers = f"application/{name.rpartition('.')[2]}", {"Cache-Control": "no-store"}
     if start is None:

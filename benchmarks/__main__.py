@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import equality, forwards, page, peers, prompts, report, suite
+from benchmarks import equality, forwards, interleaving, page, peers, prompts, report, suite
 from specdiff_core.cli import call, options
 
 COMMANDS = {
@@ -16,6 +16,7 @@ COMMANDS = {
     equality: "Rule match against vanilla, token for token; vanilla against generate().",
     peers: "Our lanes against transformers' own loops, on the same weights, and llama.cpp.",
     page: "How soon the page is usable, and what a watching browser costs a decode.",
+    interleaving: "Lanes on one clock against lanes one after the other.",
     forwards: "Bare passes, and how close the loop of a sweep is to its limit.",
 }
 

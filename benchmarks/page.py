@@ -39,13 +39,33 @@ from specdiff_core.schema.summary import final
 from specdiff_core.schema.trace import header_line, read_trace
 
 LANES = ("vanilla", "drafted")
+RATIO = "speed-up"
 SETTLE = 500  # milliseconds in which the browser closes the page it left
 BROWSERS = ("google-chrome", "chromium-browser", "chromium", "chromium-headless-shell")
 TIMEOUT = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
 THERE = "window.specdiff?.players.live?.trace"
 PLAYING = f"{THERE} && {LIVE}.player.t > 0"
-FIRST_EVENT = f"{LIVE}.live && Object.values({LIVE}.live.events).some((events) => events.length)"
+FIRSTS = {
+    "event": "true",
+    "token": "Object.values(states).some((state) => state?.tokens.length)",
+    "window": "states.drafted?.window?.draft",
+}
+"""The first of each on the screen: its condition, with the states of all lanes."""
+_FIRSTS = FIRSTS.items()
+WATCH = f"""() => {{
+    const began = performance.now();
+    window.firsts = {{}};
+    const look = () => {{
+        const {{ growing, stage: {{ states }} }} = {LIVE};
+        if (growing) {{
+            {"".join(f"if ({held}) window.firsts.{name} ??= performance.now() - began;" for name, held in _FIRSTS)}
+        }}
+        if (Object.keys(window.firsts).length < {len(FIRSTS)}) setTimeout(look, 10);
+    }};
+    document.getElementById('live-run').click();
+    look();
+}}"""
 HEADER = f"{LIVE}.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
 STARTED = f"{HEADER}.started_at"
 RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.trace.lanes).map(([name, events]) => {
@@ -101,17 +121,16 @@ def first_visit(browser: Any, url: str) -> dict[str, float]:
     return visit
 
 
-def run_on_page(page: Any) -> tuple[float, dict[str, Any]]:
-    """Press Run: seconds until the page shows an event, and each lane's result from its trace."""
+def run_on_page(page: Any) -> tuple[dict[str, float], dict[str, Any]]:
+    """Press Run: seconds until the page shows the first event, token and draft window (:data:`FIRSTS`), and each
+    lane's result from its trace."""
     before = page.evaluate(STARTED)
-    began = time.monotonic()
-    page.click("#live-run")
-    page.wait_for_function(FIRST_EVENT, timeout=TIMEOUT, polling=50)
-    first_event = time.monotonic() - began
+    page.evaluate(WATCH)
     over = f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}"
     page.wait_for_function(over, timeout=TIMEOUT, polling=500)  # not in every frame
     page.evaluate(f"{LIVE}.player.pause()")  # the replay must not compete with the next measurement
-    return first_event, page.evaluate(RESULT)
+    firsts = {name: milliseconds / 1000 for name, milliseconds in page.evaluate("window.firsts").items()}
+    return firsts, page.evaluate(RESULT)
 
 
 class Alone:
@@ -175,26 +194,29 @@ def waiting(runs: Sequence[dict[str, Any]]) -> float | None:
 class Page(Tabled, kw_only=True, tag="page"):
     """How soon the page is usable and how much it slows a decode."""
 
-    schema: Literal[5] = 5  # type: ignore[assignment]  # this format has its own version number
+    schema: Literal[6] = 6  # type: ignore[assignment]  # this format has its own version number
     starts: int
     turns: int
     usable_seconds: dict[str, float]  # median, low, high
     load_seconds: dict[str, float]
     memory_mib: dict[str, float]
-    first_event_seconds: dict[str, dict[str, float]]  # first and later
+    first_seconds: dict[str, dict[str, dict[str, float]]]  # first and later run -> what -> median, low, high
     attached: dict[str, dict[str, Any]]  # lane -> its clock with the page over that without
     waiting: dict[str, dict[str, float | None]]  # lane -> attached and alone
     idle: bool = False  # whether the browser took only time that no other program wanted
     visits: dict[str, dict[str, float]] | None = None  # of a browser with an empty cache (:func:`first_visit`)
 
     def tables(self) -> list[str]:
-        first, settings = self.first_event_seconds, self.settings
+        first, settings = self.first_seconds, self.settings
         waits = [
             [wait, str(count), f"{value['median']:.2f} s", f"{bounds(value['low'], value['high'])} s"]
             for wait, count, value in (
                 ("from the command to a page that plays its recording", self.starts, self.usable_seconds),
-                ("from Run to the first event on the page, pressed at once", self.starts, first["first"]),
-                ("the same, models loaded", self.turns, first["later"]),
+                ("from Run to the first event on the page, pressed at once", self.starts, first["first"]["event"]),
+                *(
+                    (f"from Run to the first {what}, models loaded", self.turns, first["later"][what])
+                    for what in FIRSTS
+                ),
                 ("to start the decoding process and load the models", self.starts, self.load_seconds),
                 *(
                     (f"a first visit, until {words}", self.starts, self.visits[name])
@@ -208,7 +230,8 @@ class Page(Tabled, kw_only=True, tag="page"):
         for lane, value in self.attached.items():
             low, high = value["interval"]
             spread = [bounds(low, high, ".3f"), bounds(value["low"], value["high"], ".3f")]
-            waited = [number(self.waiting[lane][side], ".3f") for side in ("attached", "alone")]
+            waits_of = self.waiting.get(lane, {})
+            waited = [number(waits_of.get(side), ".3f") for side in ("attached", "alone")]
             costs.append([lane, f"{value['median']:.3f}×", *spread, *waited])
         return [
             "### The page",
@@ -236,10 +259,10 @@ def measure(repeats: int, starts: int, argv: Sequence[str], *, idle: bool = Fals
     """Measure ``repeats`` turns of both clocks on each of ``starts`` servers, so that no single
     process decides the result."""
     usable: list[float] = []  # seconds until the page plays
-    first: list[float] = []  # from Run, pressed while the models load, to the first event
+    first: list[dict[str, float]] = []  # from Run, pressed while the models load
     loads: list[float] = []
     memory: list[float] = []
-    later: list[float] = []
+    later: list[dict[str, float]] = []
     visits: list[dict[str, float]] = []
     runs: dict[str, list[dict[str, Any]]] = {"alone": [], "attached": []}  # by start, then by turn
     with browser_page(idle=idle) as page:
@@ -278,6 +301,7 @@ def measure(repeats: int, starts: int, argv: Sequence[str], *, idle: bool = Fals
         for lane in LANES:
             assert attached[lane]["ids"] == alone_run[lane]["ids"], "both decode the same tokens"
             costs[lane].append(attached[lane]["seconds"] / alone_run[lane]["seconds"])
+        costs.setdefault(RATIO, []).append(costs["vanilla"][-1] / costs["drafted"][-1])
     shape = (starts, repeats)
     return Page(
         provenance=provenance(argv, module="benchmarks"),
@@ -290,7 +314,10 @@ def measure(repeats: int, starts: int, argv: Sequence[str], *, idle: bool = Fals
         usable_seconds=spread(usable),
         load_seconds=spread(loads),
         memory_mib=spread(memory),
-        first_event_seconds={"first": spread(first), "later": spread(later)},
+        first_seconds={
+            run: {what: spread([one[what] for one in waits]) for what in FIRSTS}
+            for run, waits in {"first": first, "later": later}.items()
+        },
         attached={
             lane: {**spread(values), "interval": median_interval(np.reshape(values, shape))}
             for lane, values in costs.items()

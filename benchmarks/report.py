@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.equality import Equality
 from benchmarks.forwards import Forwards
+from benchmarks.interleaving import Interleaving
 from benchmarks.page import Page
 from benchmarks.peers import Peers
 from benchmarks.tables import commit, machine, section
@@ -31,7 +32,7 @@ hold; numbers from different tables or machines are not comparable.
 MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "versions", "measured", "commit")
 
 
-KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Equality, Forwards, Page)
+KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Equality, Interleaving, Forwards, Page)
 
 
 def _machine_line(results: Sequence[Bench]) -> list[str]:

@@ -20,7 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -200,6 +200,7 @@ class Attached:
     address: str
     kind: Server
     model: str
+    _warm: set[DecodeConfig] = field(default_factory=set, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -219,8 +220,10 @@ class Attached:
             ConfigError: this kind of server lacks a setting.
             ServerError: it does not answer.
         """
-        for _ in self.decode("Once upon a time", replace(config, max_new_tokens=WARM_TOKENS)):
-            pass
+        if config not in self._warm:
+            for _ in self.decode("Once upon a time", replace(config, max_new_tokens=WARM_TOKENS)):
+                pass
+            self._warm.add(config)
 
     def decode(
         self,

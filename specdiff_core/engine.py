@@ -57,8 +57,10 @@ class Engine:
         self.pair = pair
         self._progress = progress or logger.info
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
-        self._threads, self._fixed = threads, threads is not None or pair.placement.device.type != "cpu"
-        self._warm, self._warming = set[str](), threading.Lock()  # drafters
+        most, self._fixed = torch.get_num_threads(), threads is not None or pair.placement.device.type != "cpu"
+        self._threads = (threads or most) if self._fixed else None
+        self._choices = (self._threads,) if self._threads else tuple(dict.fromkeys((most, 1)))  # numbers of threads
+        self._warm, self._warming = set[str | int](), threading.Lock()  # drafters, numbers of threads
 
     @classmethod
     def load(
@@ -162,19 +164,20 @@ class Engine:
         drafting, spec = self.drafter(config.drafter), self.pair.spec.drafter(config.drafter)
         config = DecodeConfig(pair=config.pair, drafter=spec.name, gamma=4, max_new_tokens=WARM_TOKENS)
         with self._warming, cpu_threads(self.threads):
-            if spec.name in self._warm:
-                return
-            try:
-                first = iter(()) if self._warm else warm_target(self.target)
+            parts: list[Iterator[object]] = []
+            if self.threads not in self._warm:
+                parts.append(warm_target(self.target))
+            if spec.name not in self._warm:
                 ids = self.encode(WARM, config)
-                drafts = warm_drafter(self.target, drafting, spec, ids)
-                for _ in itertools.chain(first, drafts, self.decode(WARM, config)):
+                parts += [warm_drafter(self.target, drafting, spec, ids), self.decode(WARM, config)]
+            try:
+                for _ in itertools.chain(*parts):
                     progress("Warming up: first passes are slower, so they are not measured")
             except Exception as error:
                 if is_memory(error):
                     raise OutOfMemory() from error
                 raise
-            self._warm.add(spec.name)
+            self._warm |= {self.threads, spec.name}
 
     def decode(
         self,
@@ -228,8 +231,7 @@ class Engine:
         """CPU threads of its passes: those that were quickest when it was loaded, or since threads
         were last seen waiting for a processor."""
         if self._threads is None:
-            fixed, device = self._fixed, self.pair.placement.device
-            self._threads = torch.get_num_threads() if fixed else quickest_threads(self.target, device)
+            self._threads = quickest_threads(self.target, self.pair.placement.device, self._choices)
         return self._threads
 
     def _header(
@@ -272,6 +274,6 @@ class Engine:
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
                 peak, waited = use.peak_bytes, use.waited_seconds
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
-                if not self._fixed and (waited or 0.0) > CROWDED * event.seconds:
-                    self._threads = None  # another number may be quicker now
+                if not self._fixed and header.threads > 1 and (waited or 0.0) > CROWDED * event.seconds:
+                    self._threads = None  # fewer may be quicker now
             yield event

@@ -49,13 +49,12 @@ def warm_drafter(target: Target, drafter: Drafter, spec: DrafterSpec, ids: Seque
         run_to_end(session.draft(Context.within(session.room, ids=ids, gamma=gamma, **fields)))
 
 
-def quickest_threads(target: Target, device: torch.device) -> int:
-    """One CPU thread or as many as torch uses: whichever is faster now, over a few passes of one row
-    and of nine. A pass waits for its slowest thread, so fewer threads can be much faster while
+def quickest_threads(target: Target, device: torch.device, choices: Sequence[int]) -> int:
+    """The number of CPU threads, of these ``choices``, that is fastest now, over a few passes of one
+    row and of nine. A pass waits for its slowest thread, so fewer threads can be much faster while
     another program runs. The results don't depend on it."""
-    all_threads = torch.get_num_threads()
     run, clock = target.start(), DeviceClock(device)
-    seconds, most_rows = {all_threads: 0.0, 1: 0.0}, min(9, run.room)
+    seconds, most_rows = dict.fromkeys(choices, 0.0), min(9, run.room)
     for turn in range(PROBES + 1):
         if sum(seconds.values()) > PROBE_SECONDS:
             break

@@ -72,8 +72,8 @@ def ready(tab: str) -> str:
 
 
 def clock_runs(tab: str) -> str:
-    """Whether a lane is being measured, and the page has its first events."""
-    return f"{app(tab)}.live && {app(tab)}.live.hasEvents && !{app(tab)}.live.warming"
+    """Whether a race is on the stage while it goes on."""
+    return f"{app(tab)}.growing && {app(tab)}.stage.duration > 0"
 
 
 @contextmanager

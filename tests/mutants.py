@@ -48,6 +48,7 @@ COVERED_BY = {
     "maths.chains": ("chain", "lossless", "distribution::drafts_follow_the_distribution_of_their_drafter"),
     "drafters.denoise": ("decode", "chain", "tree", "controller", "lossless", DISTRIBUTION),
     "models.cache": ("network",),
+    "measure.race": ("measure",),
 }
 """Module below ``specdiff_core`` -> the tests that must notice its mutants, the fastest first: ``distribution`` is
 ``tests/test_distribution.py``, ``distribution::name`` one of its tests."""

@@ -175,6 +175,11 @@ def test_the_endpoint_of_two_lanes() -> None:
     endpoint, _ = endpoints(running.decoding(lambda *_: FakeDecoder(pace=0.1)))
     *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
     assert progress and not any(one["finished"] for one in progress)
+    sent = [event for one in progress for event in one["events"]]
+    for lane, events in answer["events"].items():
+        own = [event | {"lane": lane} for event in events]
+        early = [event for event in sent if event["lane"] == lane]
+        assert early and early == own[: len(early)], "as they happened"
     assert answer["finished"] and answer["lossless"] is True and answer["same_text_as_vanilla"] is True
     seconds = [answer[lane]["seconds"] for lane in ("vanilla", "drafted")]
     assert answer["speedup"] == pytest.approx(seconds[0] / seconds[1])
@@ -201,7 +206,7 @@ def test_a_program_is_the_visitor_of_its_session(monkeypatch: pytest.MonkeyPatch
     """Gradio hands the request over, and no program is asked for it."""
     visitors: list[str] = []
 
-    def results(race: running.Race) -> Any:
+    def results(race: running.Race, **_: Any) -> Any:
         visitors.append(race.visitor)
         yield {"finished": False}
 

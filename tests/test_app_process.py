@@ -11,15 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from app_fakes import FakeDecoder
+from app_fakes import FakeDecoder, frames, raced, trace_of
 
 from app.content.error_cards import card
 from app.run import process
 from app.run.engines import Engines
 from app.run.process import Remote, engines_elsewhere
+from app.tabs import live
 from specdiff_core.schema.decoder import LoadsDrafters
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
-from specdiff_core.schema.events import Committed, Event, Finished
+from specdiff_core.schema.events import Committed, Event, Failed, Finished
 from specdiff_core.schema.settings import DecodeConfig
 
 CONFIG = DecodeConfig(gamma=4, steps=2, max_new_tokens=24)
@@ -47,7 +48,7 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
 
 
 class There(FakeDecoder):
-    """Loads drafters on request; kills its process in the middle of a decode if asked to."""
+    """Loads drafters on request; kills its process in the middle of a decode if asked to, after so many rounds."""
 
     def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
         if drafter == "absent":
@@ -55,9 +56,11 @@ class There(FakeDecoder):
         progress(f"Loading {drafter}")
 
     def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
+        rounds = 0
         for event in super().decode(prompt, config, **options):
             yield event
-            if isinstance(event, Committed) and prompt == "die":
+            rounds += isinstance(event, Committed)
+            if prompt == f"die {rounds}":
                 os._exit(9)
 
 
@@ -157,15 +160,32 @@ def test_errors_keep_words_and_traceback(remote: Remote, caplog: pytest.LogCaptu
 def test_a_dead_process_is_told_and_replaced() -> None:
     engines = engines_elsewhere(load)
     messages: list[str] = []
-    first_time = ["Loading embedded", "Warming up: first passes are slower, so they are not measured"]
+    first_time = ["Loading embedded", "Warming up"]
     for _ in range(2):
         far = engines("embedded", "block", messages.append)
         assert [message for message in messages if message] == first_time
         assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
         with pytest.raises(SpecDiffError, match="ended unexpectedly") as died:
-            list(far.decode("die", CONFIG))
+            list(far.decode("die 1", CONFIG))
         assert "Run again" in died.value.hint
         messages.clear()
+
+
+@pytest.mark.parametrize("rounds", [0, 12])
+def test_a_race_in_a_process_that_dies_keeps_what_was_written(rounds: int) -> None:
+    """At its first event, and in the middle, when one lane has ended; the page reads on to the last line."""
+    values = {"gamma": 4, "max_new_tokens": 24}
+    last = frames(raced(engines_elsewhere(load), f"die {rounds}", values, live.plan))[-1]
+    if not rounds:
+        assert "ended unexpectedly" in last["card"]["message"] and last["trace"] is None
+        return
+    assert (last["phase"], last["source"]) == ("finished", "run")
+    lanes = trace_of(last).lanes
+    whole = FakeDecoder().decode(f"die {rounds}", live.plan(DecodeConfig().to_dict() | values)["drafted"])
+    assert list(lanes["drafted"]) == list(whole)
+    *events, failed = lanes["vanilla"]
+    assert isinstance(failed, Failed) and "ended unexpectedly" in failed.message and failed.run == last["run"]
+    assert sum(isinstance(event, Committed) for event in events) == rounds
 
 
 def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:

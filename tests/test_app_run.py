@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -9,7 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +20,11 @@ from typing import Any
 import gradio as gr
 import pytest
 from app_fakes import START, FakeDecoder, frames, raced, trace_of
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
-from app import page
+from app import launch, page
 from app.content.error_cards import card
 from app.run import job
 from app.run import race as running
@@ -164,6 +169,33 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
         assert traces.read(path.name) == path.name.encode() * 2
     for name, start, end in (("../secret", 0, 5), (later[0].name, -1, 5), (later[0].name, 5, 2), ("", 0, 5)):
         assert traces.read(name, start, end) is None
+
+
+def test_a_growing_trace_is_followed_until_its_race_is_over() -> None:
+    """Through the handler too, from any byte on."""
+    path, lines = running.TRACES.new(), [b"one\n", b"two, and half", b" a line\n", b"the end\n"]
+    path.write_bytes(b"head\n" + lines[0])
+
+    async def follow() -> list[bytes]:
+        met, race = list[bytes](), ExitStack()
+        race.enter_context(running.TRACES.growing(path))
+        async for part in running.TRACES.follow(path.name, 5):
+            met.append(part)
+            if lines[len(met) :]:
+                path.write_bytes(path.read_bytes() + lines[len(met)])
+            if len(met) == len(lines) - 1:
+                race.close()  # its last line is read
+        return met
+
+    with ThreadPoolExecutor() as other:  # this thread's event loop is Gradio's
+        assert other.submit(asyncio.run, follow()).result(10) == lines
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    for query, text in (("", path.read_bytes()), ("?from=5", b"".join(lines)), ("?from=9999", b"")):
+        answer = client.get(f"/runs/{path.name}{query}")
+        assert (answer.status_code, answer.content) == (200, text) and answer.headers["cache-control"] == "no-store"
+    wrong = [f"{path.name}?from={start}" for start in ("", "-1", "x", "1.5", "9" * 40)]
+    for asked in (*wrong, f"{'a' * 22}.jsonl", f"{'a' * 22}.jsonl?from=0", "short.jsonl?from=0"):
+        assert client.get(f"/runs/{asked}").status_code == 404, asked
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -404,7 +404,6 @@ def test_a_race_with_a_server(decoder: FakeDecoder, capsys: pytest.CaptureFixtur
     summary = json.loads(out.rstrip("\n").rpartition("\n")[2])
     assert summary["lanes"][name]["quoted"]["accepted"] == 3 and summary["lanes"][name]["speedup"]
     assert summary["lossless"] is True and summary["quiet"] is True, "of the lanes here"
-    assert decoder.threads == [0, 2, 2, 2], "a server's threads are not those of the other lanes"
     assert list(read_trace(trace).lanes) == ["vanilla", "drafted", name]
     assert cli.main(["replay", str(trace)]) == 0
     again = capsys.readouterr().out

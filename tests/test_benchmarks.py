@@ -150,10 +150,10 @@ def test_a_workload_becomes_a_prompt_file(hub: list[tuple[Any, ...]], tmp_path: 
 SPREAD = {"median": 2.0, "low": 1.5, "high": 3.25}
 
 PAGE: dict[str, Any] = {
-    "kind": "page", "schema": 5, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
+    "kind": "page", "schema": 6, "starts": 5, "turns": 30, "device": "cpu", "dtype": "fp32", "threads": 2,
     "target": "T", "settings": DecodeConfig().to_dict(), "usable_seconds": SPREAD, "load_seconds": SPREAD,
     "memory_mib": SPREAD,
-    "first_event_seconds": {"first": SPREAD, "later": SPREAD},
+    "first_seconds": dict.fromkeys(("first", "later"), dict.fromkeys(("event", "token", "window"), SPREAD)),
     "attached": {lane: {**SPREAD, "interval": [1.9, 2.1]} for lane in ("vanilla", "drafted")},
     "waiting": {lane: {"attached": 0.05, "alone": None} for lane in ("vanilla", "drafted")},
     "provenance": {**ORIGIN, "command": "python -m benchmarks page"},

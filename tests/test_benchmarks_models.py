@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import threading
-import time
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +36,6 @@ from specdiff_core.measure.store import RowLog
 from specdiff_core.measure.ties import difference, ranking
 from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
-from specdiff_core.schema.events import PiecesSeen, RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
@@ -101,7 +98,7 @@ def test_lanes_warm_up_once_off_the_record(engine: Engine, monkeypatch: pytest.M
     tokens: list[int] = []
     one = hf.timed
     monkeypatch.setattr(hf, "timed", lambda *given: tokens.append(given[2].max_new_tokens) or one(*given))
-    monkeypatch.setattr("specdiff_core.schema.decoder.WARM_UP", 3)
+    monkeypatch.setattr(hf, "WARM_TOKENS", 3)
     *_, (_, _, log) = measure_peers(engine, PROMPTS[:2], (VANILLA,), BASE, repeats=1)
     assert len(log.rows) == 2 and tokens == [3] * (len(tokens) // 3) + [BASE.max_new_tokens] * (2 * len(tokens) // 3)
 
@@ -307,42 +304,6 @@ def test_efficiency_by_hand() -> None:
     baseline = types.SimpleNamespace(tokens_per_second=90.0)
     found = efficiency(passes, entry, baseline)  # all that it reads
     assert found == pytest.approx({"limit_speedup": 2.0, "of_speedup": 0.9, "of_tokens": 180 / 200})
-
-
-# The engine's warm-up, which every measurement on the page relies on.
-
-
-@pytest.mark.parametrize(("seconds", "least"), [(None, 0), (0.0, 1), (0.2, 1)])
-def test_a_warm_up_follows_the_header_unmeasured(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: float | None, least: int
-) -> None:
-    runs: list[Any] = []
-    start = engine.target.start
-    monkeypatch.setattr(engine.target, "start", lambda layers=(): runs.append(layers) or start(layers))
-    config = dataclasses.replace(BASE, drafter="block", gamma=4, steps=2)
-    events = engine.decode("234", config, warm_up=seconds)
-    while not isinstance(next(events), RunStarted):
-        pass
-    assert not runs, "nothing is decoded before the header is sent"
-    began = time.monotonic()
-    kinds = [type(next(events))]
-    assert len(runs) - 1 >= least and time.monotonic() - began >= (seconds or 0.0)
-    assert seconds != 0.0 or len(runs) == 2
-    *rest, last = events
-    plain = [event for event in engine.decode("234", config) if not isinstance(event, RunStarted | PiecesSeen)]
-    kinds += [type(event) for event in [*rest, last] if not isinstance(event, PiecesSeen)]
-    assert kinds == [type(event) for event in plain]
-    assert last.ids == plain[-1].ids and last.seconds <= time.monotonic() - began
-
-
-def test_a_stopped_warm_up_ends_the_run(engine: Engine) -> None:
-    stop = threading.Event()
-    events = engine.decode("234", dataclasses.replace(BASE, drafter="block", gamma=4, steps=2), warm_up=60, stop=stop)
-    while not isinstance(next(events), RunStarted):
-        pass
-    stop.set()
-    last = final(list(events))
-    assert last is not None and (last.reason, last.rounds, last.ids) == ("stopped", 0, ())
 
 
 # The command line.

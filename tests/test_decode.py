@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from fakes import END, MASK, FakeClock, FakeTarget, ScriptedDrafter, decoded, go
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.decoding import clock
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.verify import USES_Q
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
@@ -178,13 +178,32 @@ def test_narration_changes_nothing_but_detail() -> None:
 
 def test_a_slow_listener_does_not_slow_the_clock() -> None:
     ticks = iter(range(10**6))
-    clock = DeviceClock(torch.device("cpu"), tick=lambda: float(next(ticks)))
-    events = speculate(PROMPT, DecodeConfig(max_new_tokens=4), FakeTarget(), VanillaDrafter(), clock)
+    ticking = clock.DeviceClock(torch.device("cpu"), tick=lambda: float(next(ticks)))
+    events = speculate(PROMPT, DecodeConfig(max_new_tokens=4), FakeTarget(), VanillaDrafter(), ticking)
     for event in events:
         for _ in range(1000):
             next(ticks)  # a browser that takes its time
         done = event
     assert done.seconds < 200
+
+
+def test_only_what_happens_during_its_own_events_counts_as_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = [5.0]
+    monkeypatch.setattr(clock, "_waited", lambda: waited[0])
+
+    def events(seconds: float) -> Iterator[Event]:
+        for number in range(3):
+            waited[0] += seconds  # a thread of this run
+            yield RoundStarted(round=number, length=1, anchor=1)
+        waited[0] += seconds  # after its last event
+
+    one, other = (clock.Use(torch.device("cpu")) for _ in "ab")
+    for _ in zip(one.during(events(0.25)), other.during(events(2.0)), strict=True):
+        waited[0] += 100  # somebody else's
+    assert (one.waited_seconds, other.waited_seconds) == (1.0, 8.0) and one.peak_bytes is None
+    monkeypatch.setattr(clock, "_waited", lambda: None)
+    unknown = clock.Use(torch.device("cpu"))
+    assert len([*unknown.during(events(1.0))]) == 3 and unknown.waited_seconds is None
 
 
 def test_a_broken_drafter_and_broken_weights_are_named() -> None:

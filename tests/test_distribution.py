@@ -88,13 +88,13 @@ def opinionated(module: nn.Module, seed: int, scale: float = 0.7, **others: floa
 
 
 class Digits:
-    """A tokenizer whose text is its ids."""
+    """A tokenizer whose text is its ids; all other characters are token 2."""
 
     eos_token_id = END
     all_special_ids = (END, MASK)
 
     def __call__(self, text: str, **options: Any) -> dict[str, list[int]]:
-        return {"input_ids": [int(digit) for digit in text]}
+        return {"input_ids": [int(digit) if digit.isdecimal() else 2 for digit in text]}
 
     def decode(self, ids: Sequence[int], **options: Any) -> str:
         return "".join(map(str, ids))
@@ -261,7 +261,7 @@ def expected(logits: Callable[[Text], Tensor], config: DecodeConfig, prompt: str
 @pytest.fixture(autouse=True)
 def quick_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a header says about waiting threads takes longer than a tiny run."""
-    monkeypatch.setattr("specdiff_core.engine._waited", lambda: None)
+    monkeypatch.setattr("specdiff_core.decoding.clock._waited", lambda: None)
 
 
 @pytest.fixture

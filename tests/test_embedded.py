@@ -10,12 +10,14 @@ That the distribution holds for every setting is proved in test_distribution.py.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from branches import spread
@@ -23,12 +25,16 @@ from branches import spread
 from benchmarks.equality import stock_of
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
+from specdiff_core.measure.race import race, race_repeatedly
 from specdiff_core.measure.ties import difference
 from specdiff_core.models.device import choose_placement
-from specdiff_core.schema.events import DraftReady, RunStarted, Verified
+from specdiff_core.models.target import Target
+from specdiff_core.schema.errors import ConfigError, Stopped
+from specdiff_core.schema.events import DraftReady, Finished, RunStarted, Verified
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import EMBEDDED
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
+from specdiff_core.warm_up import warm_target
 
 PROMPTS = [json.loads(line) for line in (Path(__file__).parent / "prompts.jsonl").read_text().splitlines()]
 DRAFTERS = [spec.name for spec in EMBEDDED.drafters if spec.name != "none"]
@@ -213,3 +219,65 @@ def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -
     (header,) = (e for e in events if isinstance(e, RunStarted))
     assert header.config["gamma"] == min(config.gamma, 16 if config.drafter.startswith("block") else 32)
     assert max(len(e.ids) for e in events if isinstance(e, DraftReady)) <= header.config["gamma"]
+
+
+# Races, and what comes before the first.
+
+LANES = {
+    "vanilla": DecodeConfig(drafter="none", max_new_tokens=20),
+    "block": DecodeConfig(drafter="block", gamma=8, max_new_tokens=20),
+    "markov_tree": DecodeConfig(drafter="block_markov", gamma=5, tree_nodes=12, max_new_tokens=20),
+    "specdiff": DecodeConfig(drafter="mdlm", gamma=4, steps=2, temperature=0.8, seed=3, max_new_tokens=20),
+}
+TIMES = {"span", "at", "seconds", "seconds_by", "started_at", "waited_seconds", "peak_bytes"}
+
+
+def test_a_lane_decodes_as_it_would_alone(engine: Engine) -> None:
+    """Bit for bit: every event but its times, whatever other lanes do between two of them."""
+
+    def untimed(events: Iterable[Any]) -> list[dict[str, Any]]:
+        found = [msgspec.to_builtins(event) for event in events]
+        return [{name: value for name, value in event.items() if name not in TIMES} for event in found]
+
+    prompt, met = PROMPTS[0]["prompt"], {lane: [] for lane in LANES}
+    order = [met[lane].append(event) or lane for lane, event in race(engine, prompt, LANES, threads=1)]
+    assert sum(one != two for one, two in itertools.pairwise(order)) > 3 * len(LANES), "they take turns"
+    for lane, config in LANES.items():
+        assert untimed(met[lane]) == untimed(engine.decode(prompt, config, threads=1))
+
+
+def test_a_warm_up_is_paid_once_and_can_be_ended(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cold, passes, messages = Engine(engine.pair, threads=1), list[int](), list[str]()
+    start, warm = cold.target.start, list[Target]()
+    monkeypatch.setattr("specdiff_core.engine.warm_target", lambda target: warm.append(target) or warm_target(target))
+    monkeypatch.setattr(cold.target, "start", lambda *given: passes.append(1) or start(*given))
+
+    def gone(message: str) -> None:
+        messages.append(message)
+        if len(messages) == 5:
+            raise Stopped
+
+    config, threads = LANES["block"], torch.get_num_threads()
+    with pytest.raises(Stopped):
+        cold.warm_up(config, gone)
+    assert len(messages) == 5 and torch.get_num_threads() == threads
+    cold.warm_up(config, messages.append)  # from the beginning
+    paid, first = len(passes), len(messages) - 5
+    cold.warm_up(dataclasses.replace(config, gamma=2, seed=9), messages.append)
+    assert (len(passes), len(messages)) == (paid, first + 5) and len(set(messages)) == 1
+    cold.warm_up(LANES["vanilla"], messages.append)
+    assert len(warm) == 2 and len(passes) > paid, "the target's passes were paid"
+    with pytest.raises(ConfigError, match="no drafter"):
+        cold.warm_up(dataclasses.replace(config, drafter="nobody"))
+    for lane in LANES.values():
+        cold.warm_up(lane)
+    paid = len(passes)
+    runs = race_repeatedly(cold, "Once", LANES)
+    assert all(isinstance(run[-1], Finished) for (run,) in runs.values()) and len(passes) == paid + len(LANES)
+
+
+def test_a_controller_needs_the_seconds_of_each_pass(engine: Engine) -> None:
+    for auto, grain in ((True, "step"), (False, "total")):
+        config = DecodeConfig(drafter="mdlm", auto=auto, max_new_tokens=4)
+        header = next(e for e in engine.decode("Once", config, grain="total") if isinstance(e, RunStarted))
+        assert header.grain == grain

@@ -17,7 +17,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.testclient import TestClient
 
 from app import launch
-from app.first_load import MODULES, STATIC, Kept
+from app.first_load import MODULES, Kept
 from app.gradio_patches import (
     PROGRESS_SLEEP,
     QUEUE_SLEEP,
@@ -33,7 +33,6 @@ pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings
 def test_the_launcher_applies_them_and_begins_the_page_with_our_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     write = inspect.unwrap(GradioMCPServer.postprocess_output_data)
     monkeypatch.setattr(GradioMCPServer, "postprocess_output_data", write)
-    script = (STATIC / "frame_throttle.js").read_text(encoding="utf-8")
     with gr.Blocks() as page:
         gr.HTML()
     app, *_ = launch.serve(page, prevent_thread_lock=True, quiet=True)
@@ -43,7 +42,7 @@ def test_the_launcher_applies_them_and_begins_the_page_with_our_scripts(monkeypa
         kept, zipped = (one.cls for one in app.user_middleware if one.cls in (Kept, GZipMiddleware))
         assert (kept, zipped) == (Kept, GZipMiddleware), "what is kept is compressed once"
         for page.share in (False, True):
-            ours = f'<script>{script}</script><script src="./{MODULES}">'
+            ours = f'<script src="./{MODULES}">'
             for headers in ({}, {"range": "bytes=0-"}):  # kept, and not
                 answer = TestClient(app, f"http://{page.share}").get("/", headers=headers)
                 before, found, _ = answer.text.partition(ours)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,23 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.prompts import write_prompts
 from benchmarks.report import KINDS
 from specdiff_core import cli
 from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import OWN_PROBLEMS, Prompt, own_prompts
-from specdiff_core.measure.runner import plan, race, sweep, weights_digest
+from specdiff_core.measure.race import interleave, race, race_repeatedly
+from specdiff_core.measure.runner import plan, sweep, weights_digest
 from specdiff_core.measure.statistics import FEW, chi_squared, interval, mean_interval, student
 from specdiff_core.measure.store import RowLog, RunRow, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.events import Event, Finished, Prefilled, RoundStarted, Span
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 from specdiff_core.schema.settings import DecodeConfig
@@ -217,17 +221,68 @@ def test_lanes_that_share_a_baseline_follow_it() -> None:
     assert {run.config.seed for run in plan(PROMPTS[:2], LANES, one_seed=True)} == {BASE.seed}
 
 
-def test_a_race_is_one_text_on_one_number_of_threads() -> None:
+def test_a_race_is_one_text_and_servers_run_alone() -> None:
     own, other = FakeDecoder(), FakeDecoder()
     lanes = {"vanilla": dataclasses.replace(BASE, drafter="none"), "drafted": BASE, "server": BASE}
-    runs = race(own, "Once", lanes, repeats=2, others={"server": other}, threads=0)
+    order = [lane for lane, _ in race(own, "Once", lanes, others={"server": other}, threads=1)]
+    assert order[: order.index("server")].count("server") == 0 and set(order[order.index("server") :]) == {"server"}
+    runs = race_repeatedly(own, "Once", lanes, repeats=2, others={"server": other})
     assert {lane: len(each) for lane, each in runs.items()} == dict.fromkeys(lanes, 2)
-    assert [config.drafter for _, config in own.calls] == ["none", "block", "block", "none"]
-    assert own.warm_ups == [0.0, 0.0, None, None] and other.warm_ups == [None] * 3
-    assert len(other.calls) == 3 and {config.seed for _, config in own.calls + other.calls} == {0}
+    assert [config.drafter for _, config in own.calls] == ["none", "block"] * 3
+    assert own.warm_ups == ["none", "block"] * 3 and other.warm_ups == ["block"] * 3
+    assert own.asked_threads == [1, 1, *[None] * 4] and len(other.calls) == 3
     for repeats in (0, 1.5):
         with pytest.raises(ConfigError, match="at least 1"):
-            race(own, "Once", lanes, repeats=repeats)
+            race_repeatedly(own, "Once", lanes, repeats=repeats)
+    own.fail = ConfigError("It can't.")
+    with pytest.raises(ConfigError, match="It can't"):
+        race_repeatedly(own, "Once", lanes)
+
+
+# The clock of a race.
+
+
+class Timed:
+    """A lane whose events last ``seconds``, on a clock of its own; every third has no time."""
+
+    def __init__(self, name: str, seconds: Sequence[float], fail: Exception | None = None) -> None:
+        self.name, self.now, self.last, self.over = name, 0.0, 0.0, False
+        self._seconds, self._fail = seconds, fail
+
+    def events(self, stopped: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+        for number, seconds in enumerate(self._seconds):
+            if stopped():
+                break
+            self.last, began = seconds, self.now
+            self.now += seconds
+            yield Prefilled(tokens=1, span=Span(name=self.name, start=began, seconds=seconds))
+            if number % 3 == 0:
+                yield RoundStarted(round=number, length=1, anchor=1)
+        self.over = True
+        if self._fail:
+            raise self._fail
+        yield Finished(reason="length", text="", ids=(), rounds=1, seconds=self.now)
+
+
+@given(lanes=st.lists(st.lists(st.floats(0.01, 9), min_size=1), min_size=2, max_size=4), stop=st.integers(0, 30))
+def test_no_lane_is_ahead_by_more_than_its_last_event(lanes: list[list[float]], stop: int) -> None:
+    """Also when one fails or ends, which leaves the others racing; Stop ends all at one moment."""
+    error = ValueError("broken")
+    timed = {str(i): Timed(str(i), seconds, error if i == 1 else None) for i, seconds in enumerate(lanes)}
+    steps, met = 0, dict[str, list[Any]]({name: [] for name in timed})
+    stopped = lambda: steps > stop > 0
+    for lane, event in interleave({name: one.events(stopped) for name, one in timed.items()}):
+        steps += 1
+        met[lane].append(event)
+        behind = min((one.now for one in timed.values() if not one.over), default=math.inf)
+        assert timed[lane].now - timed[lane].last <= behind + 1e-9 or timed[lane].over
+    assert met.pop("1")[-1] is error
+    assert all(isinstance(events[-1], Finished) for events in met.values())
+    if not stopped():
+        assert all(events[-1].seconds == pytest.approx(sum(lanes[int(lane)])) for lane, events in met.items())
+    else:
+        cut = [one for one in timed.values() if one.now < sum(lanes[int(one.name)]) - 1e-9]
+        assert all(abs(one.now - two.now) <= max(one.last, two.last) + 1e-9 for one in cut for two in cut)
 
 
 def test_a_text_is_vanillas_only_if_it_is_in_every_repeat() -> None:
@@ -237,12 +292,12 @@ def test_a_text_is_vanillas_only_if_it_is_in_every_repeat() -> None:
     assert sweep_result(log, ORIGIN).entries[1].same_text_as_vanilla == before - 1
 
 
-def test_a_sweep_warms_every_lane_up_once(tmp_path: Path) -> None:
+def test_a_sweep_is_warm_before_every_run(tmp_path: Path) -> None:
     engine = FakeDecoder()
     log = measured(tmp_path / "rows.jsonl", engine=engine)
     total = len(PROMPTS) * len(SETTINGS) * 2
-    assert engine.calls[0][1].drafter == "none", "the header's run"
-    assert engine.warm_ups == [None] + [0.0] * len(SETTINGS) + [None] * (total - len(SETTINGS))
+    header, *runs = (config.drafter for _, config in engine.calls)
+    assert header == "none" and len(runs) == total and runs == engine.warm_ups
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1 + len(log.rows)
     result = sweep_result(log, ORIGIN)
     assert [entry.drafter for entry in result.entries] == ["none", "block", "block"]
@@ -264,18 +319,9 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert len(keys) == len(set(keys)) == 24
     assert {r.session for r in log.rows} == {0, 1} and sweep_result(log, ORIGIN).sessions == 2
     assert len(engine.calls) == 1 + 24 - 5, "the header, and only what was missing"
-    assert engine.warm_ups.count(0.0) == len(SETTINGS), "every lane warms up again"
     finished = FakeDecoder()
     measured(path, engine=finished)
     assert len(finished.calls) == 1
-
-
-def test_warm_ups_that_an_earlier_version_kept_do_not_count(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    before = [row.key for row in measured(path).rows]
-    header, first, *rest = path.read_text().splitlines(keepends=True)
-    path.write_text(header + first.replace('"repeat":0', '"repeat":-1') + "".join([first, *rest]))
-    assert [row.key for row in measured(path, engine=FakeDecoder()).rows] == before
 
 
 def test_new_weights_are_another_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

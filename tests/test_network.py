@@ -25,6 +25,7 @@ from transformers import (
     Qwen3Config,
 )
 
+from specdiff_core import warm_up
 from specdiff_core.engine import Engine
 from specdiff_core.maths.trees import ROOT
 from specdiff_core.models import kernels
@@ -36,6 +37,7 @@ from specdiff_core.models.kernels import PACKED, PLAIN, Product, computes_bf16, 
 from specdiff_core.models.network import CausalLM
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import header_of
@@ -372,14 +374,23 @@ def test_wide_networks_have_the_same_bits_too(inner: int, threads: int) -> None:
         assert torch.equal(whole.score(ids).logits, singles) and target.exactness() == "bitwise"
 
 
-def test_threads_come_back_in_whatever_order_runs_end() -> None:
-    before = torch.get_num_threads()
-    first, second = cpu_threads(1), cpu_threads(1)
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    second.__exit__(None, None, None)
-    assert torch.get_num_threads() == before
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("threads", [(1, 1), (1, 2), (2, 1)])
+def test_threads_come_back_in_whatever_order_runs_end(
+    engine: Engine, threads: tuple[int, int], order: tuple[int, int]
+) -> None:
+    config = DecodeConfig(drafter="none", max_new_tokens=2)
+    with cpu_threads(3):
+        runs = [engine.decode("Once", config, threads=count) for count in threads]
+        for run, count in zip(runs, threads, strict=True):
+            header = next(run)
+            while not isinstance(header, RunStarted):
+                header = next(run)
+            assert header.threads == torch.get_num_threads() == count
+        for number, left in zip(order, (1 - order[0], None), strict=True):
+            list(runs[number])
+            assert left is None or torch.get_num_threads() in {threads[left], threads[1]}
+        assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize("drafter", ["none", "block"])
@@ -409,16 +420,17 @@ def test_a_run_reads_every_token_once(engine: Engine, monkeypatch: pytest.Monkey
 def test_a_probe_chooses_the_threads_and_the_text_does_not_depend_on_it(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdiff_core.engine.PROBES", 1)  # waiting threads are slow
-    monkeypatch.setitem(engine.target._exactness, 2, "bitwise")
+    monkeypatch.setattr(warm_up, "PROBES", 1)  # waiting threads are slow
     config = DecodeConfig(drafter="block", gamma=9, max_new_tokens=3, ignore_eos=True)
     texts = set()
     with cpu_threads(2):
-        for threads in (0, 2):
-            events = list(engine.decode("Once upon a time", config, threads=threads))
+        for fixed, asked in ((None, None), (None, 2), (2, None), (2, 1)):
+            own = Engine(engine.pair, threads=fixed)
+            own.target._exactness[2] = own.target._exactness[1] = "bitwise"
+            *events, last = own.decode("Once upon a time", config, threads=asked)
             header = header_of(events)
-            assert header is not None and header.threads in ({1, 2} if threads == 0 else {threads})
-            assert ("a probe chose" in header.reason) == (threads == 0)
-            texts.add(events[-1].ids)
+            assert header is not None and header.threads in ({1, 2} if asked is fixed else {asked or fixed})
+            assert ("a probe chose" in header.reason) == (fixed is None) and own.threads == (fixed or own.threads)
+            texts.add(last.ids)
         assert torch.get_num_threads() == 2, "given back after the run"
     assert len(texts) == 1

@@ -558,7 +558,7 @@ def test_losses_use_bf16_where_the_processor_has_it(llama: Any, has: bool, monke
         return product
 
     monkeypatch.setattr(torch.nn.functional, "linear", linear)
-    monkeypatch.setattr(learners, "computes_bf16", lambda: has)
+    monkeypatch.setattr(learners, "multiplies_bf16", lambda device: has)
     ids, rng = counting()[0], np.random.default_rng(0)
     denoiser = mdlm.new_mdlm(64, MASK, layers=1, width=64)
     own = torch.ones(PASSES - 1, 4, 30, 1, dtype=torch.bool)

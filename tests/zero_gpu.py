@@ -68,13 +68,14 @@ def test_stop_and_a_closed_tab_reach_the_worker(end: str) -> None:
     decode, jobs, races = running.decoding(factory(FakeDecoder(pace=0.05))), Jobs(), list[running.Race]()
 
     def make(run: str) -> running.Race:
-        races.append(running.Race(decode, running.Ask(prompt="Once", plan=live.plan(SLOW), run=run, watched=True)))
+        races.append(running.Race(decode, running.Ask(prompt="Once", plan=live.plan(SLOW), run=run)))
         return races[-1]
 
     for _ in range(2):
         updates = job.stream(make, jobs, "me")
-        while json.loads(next(updates))["phase"] != "measuring":
-            pass
+        next(updates)
+        while b"Committed" not in (running.TRACES.read(races[-1].ask.trace.name) or b""):
+            next(updates)
         began = time.monotonic()
         if end == "close":
             updates.close()

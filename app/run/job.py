@@ -169,9 +169,10 @@ class Job(ABC):
                     hint="Choose smaller settings, or run the lab yourself, without a limit.",
                 )
             waits = time.monotonic()
-            if self.stop.is_set() or self.turns.races.wait_gap(self._races, GLANCE):
-                break
+            goes_on = self.stop.is_set() or self.turns.races.wait_gap(self._races, GLANCE)
             self._until += time.monotonic() - waits  # other people's races are not its own time
+            if goes_on:
+                break
             self.phase = "waiting"
             self._changed.set()
         self.phase, self._races = phase, self.turns.races.ended

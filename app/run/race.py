@@ -33,7 +33,7 @@ from app.run.turns import SHARES
 from specdiff_core.measure.race import Step, race
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, TraceError
-from specdiff_core.schema.events import Committed, Failed
+from specdiff_core.schema.events import Committed, Failed, Finished
 from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_line, read_trace
@@ -195,7 +195,12 @@ class Races(Protocol):
 def record(decoder: Decoder, ask: Ask, now: Update, stop: Stop) -> Iterator[Update]:
     """Race the lanes of ``ask`` that have not failed, and append their events to its trace."""
     lanes = {lane: config for lane, config in ask.plan.items() if lane not in now.failures}
-    steps = race(decoder, ask.prompt, lanes, stop=stop, threads=ask.threads or None)
+
+    def check(message: str) -> None:
+        if stop.is_set():
+            raise Stopped
+
+    steps = race(decoder, ask.prompt, lanes, stop=stop, threads=ask.threads or None, progress=check)
     return Recorder(ask.trace, now, ask.run).write(steps)
 
 
@@ -258,13 +263,22 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         except Stopped:
             raise
         except Exception as error:  # it ended all lanes: the decoding process died, or the disk is full
+            now, unended = _written(ask, now)
             if not now.tokens:
                 raise
-            whole = ask.trace.read_bytes().rfind(b"\n") + 1  # more than was reported
-            unended = {lane: error for lane in ask.plan if lane not in now.failures}
-            yield from Recorder(ask.trace, replace(now, size=whole), ask.run).write(unended.items())
+            yield from Recorder(ask.trace, now, ask.run).write((lane, error) for lane in unended)
     except Stopped:
         pass
+
+
+def _written(ask: Ask, now: Update) -> tuple[Update, list[str]]:
+    """What a race that broke off has written, which is more than it reported, and the lanes without an end."""
+    whole = ask.trace.read_bytes().rpartition(b"\n")
+    lanes = read_trace(raw := whole[0] + whole[1]).lanes
+    events = {lane: len(found) for lane, found in lanes.items()}
+    tokens = sum(len(one.ids) for found in lanes.values() for one in found if isinstance(one, Committed))
+    unended = [lane for lane, found in lanes.items() if not (found and isinstance(found[-1], Finished | Failed))]
+    return replace(now, size=len(raw), tokens=tokens, events=events), unended
 
 
 class Race(Job):
@@ -287,14 +301,21 @@ class Race(Job):
                         self.now, self.phase = update, update.phase
                     if check is None and self.phase == "racing":
                         check = share.enter_context(SHARES.of(self.visitor, lambda: self.now.tokens))
-                    if check:
-                        check()
+                    if check and not self.stop.is_set():
+                        try:
+                            check()
+                        except SpecDiffError as error:
+                            self._end(error)
                     yield update
-        except SpecDiffError as error:  # the visitor's share or the GPU time is used up
-            if not self.now.tokens:
-                raise
-            self.stop.set()  # what was decoded is kept
-            self.reason = card(error, self.run)
+        except SpecDiffError as error:  # the GPU time is used up, or the visitor's share was
+            self._end(error)
+
+    def _end(self, error: SpecDiffError) -> None:
+        """Stop, and keep what was decoded; raise ``error`` if that is nothing."""
+        if not self.now.tokens:
+            raise error
+        self.stop.set()
+        self.reason = card(error, self.run)
 
     def progress(self) -> dict[str, Any]:
         """What it waits for, and the trace file."""

@@ -56,7 +56,8 @@ import { sentenceOf } from './views/window.js';
  * @property {string} empty shown before there is a race
  */
 
-/** @typedef {{run: string, file: GrowingTrace}} Race under way */
+/** @typedef {{run: string, file: GrowingTrace, before: object | null}} Race under way; `before`: what
+ *  was on the stage, once the race has taken it */
 /** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
@@ -198,7 +199,7 @@ export class App extends Job {
         file: typeof message.trace === 'string' ? fileOf(message.trace) : '',
       });
       if (message.source === 'file') openTab(this.options.kind);
-    } else this.restage();
+    } else this.giveBack(live);
     if (message.card) card.show(message.card);
     else if (!trace) this.status.show(NOTHING, false);
   }
@@ -215,9 +216,9 @@ export class App extends Job {
 
   /** Follow a race that the server runs. @param {{run: string, trace: string}} message */
   begin({ run, trace }) {
-    if (this.live?.run === run) return;
+    if (!trace || this.live?.run === run) return;
     const file = new GrowingTrace(trace);
-    this.live = { run, file };
+    this.live = { run, file, before: null };
     this.calls += 1;
     file.follow(() => this.grow(run, file));
   }
@@ -228,7 +229,7 @@ export class App extends Job {
     if (this.live?.run !== run || !Object.values(file.lanes).some((events) => events.length)) {
       return;
     }
-    if (!this.growing) this.enterRace(file);
+    if (!this.live.before) this.enterRace(file);
     this.traceStage = this.traceStage.grown(file.lanes, this.options);
     this.player.grow(this.traceStage.edge, true);
     this.player.stops = this.traceStage.stops(this.selected);
@@ -237,7 +238,18 @@ export class App extends Job {
 
   /** Clear the stage for a race that begins. @param {GrowingTrace} file */
   enterRace(file) {
+    const { trace, traceStage, source, settings, place, file: before, player, selected } = this;
     const names = Object.keys(file.lanes);
+    /** @type {Race} */ (this.live).before = {
+      trace,
+      traceStage,
+      source,
+      settings,
+      place,
+      file: before,
+      player,
+      selected,
+    };
     Object.assign(this, {
       trace: { title: '', lanes: file.lanes },
       traceStage: new Stage(
@@ -259,10 +271,19 @@ export class App extends Job {
     }
     this.player.still = wantsStillness();
     this.player.play();
+    this.linkRun();
     if (!this.asleep && window.matchMedia('(max-width: 700px)').matches) {
       this.draw();
       this.root.querySelector('.sd-lanes')?.scrollIntoView({ block: 'start' });
     }
+  }
+
+  /** Show again what was there before a race of which nothing was measured.
+   *  @param {Race | null} live */
+  giveBack(live) {
+    if (live) live.file.left = true;
+    Object.assign(this, live?.before);
+    this.restage();
   }
 
   /** The race on the stage is over: keep it, where the visitor has come to.
@@ -341,8 +362,10 @@ export class App extends Job {
     if (lanes) this.selected = null; // the first of these lanes
     this.player = new Playhead({ duration: stage.duration });
     this.restage();
-    if (settings === null) this.kept();
-    else mark();
+    if (settings === null) {
+      if (isRun(file) && ran) this.linkRun();
+      this.kept();
+    } else mark();
     if (wantsStillness()) this.player.seek(stage.duration);
     else this.player.play();
     this.redraw();
@@ -361,12 +384,17 @@ export class App extends Job {
     }
   }
 
-  /** Give the visitor's own run a link: in the address, so that the browser's Back button leads to
-   *  the previous run, and in the list of runs. */
+  /** Put a link to the visitor's own run into the address, as soon as it begins: a reload finds it
+   *  again, and the browser's Back button the one before. */
+  linkRun() {
+    const query = runQuery(this.options.kind, this.file, this.settings);
+    if (fits(query) && !new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
+  }
+
+  /** Note the visitor's own run in the list of runs. */
   remember() {
     const query = runQuery(this.options.kind, this.file, this.settings);
     if (!fits(query)) return;
-    if (!new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
     const run = this.numbersOf(this.traceStage.first ?? '');
     const speed = run?.quiet ? run.speedup : null;
     const prompt = new URLSearchParams(this.settings).get('prompt') ?? '';
@@ -590,9 +618,9 @@ export class App extends Job {
    *  @param {Race | null} live */
   async finishLocally(live) {
     this.over();
-    if (live) live.file.left = true;
-    if (live && this.growing) this.settle(await live.file.trace(), 'stopped');
-    else this.restage();
+    if (!live || !this.growing) return this.giveBack(live);
+    live.file.left = true;
+    this.settle(await live.file.trace(), 'stopped');
   }
 
   /** @param {(player: Playhead) => void} change of the playhead */

@@ -138,6 +138,9 @@ class DrafterTraining:
             taps = " ".join(map(str, self.taps))
             what = f"--taps {taps} must be different layers of the target, 0 to {depth - 1}."
             raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
+        if max(settings.cut, default=0) >= depth:
+            what = f"--cut {' '.join(map(str, settings.cut))} must be layers of the target, 0 to {depth - 1}."
+            raise ConfigError(what, field="cut", hint="Choose among those, or leave it out for new ones.")
 
     def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
         """Those to learn from, in random order, and others on which τ is measured."""

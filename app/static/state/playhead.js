@@ -104,8 +104,11 @@ export class Playhead {
     return seconds - spent;
   }
 
-  /** Real time, up to the next stop that takes time. Returns the seconds left. */
+  /** Real time, up to the next stop that takes time; nothing is seen before the first stop. Returns
+   *  the seconds left. */
   walk(seconds) {
+    const begin = (this.stops[0]?.t ?? 0) - 1e-6;
+    this.t = Math.max(this.t, Math.min(begin, this.duration));
     const passed = this.stops.findLastIndex(({ t }) => t <= this.t + EPSILON);
     const next = this.stops.findIndex(({ dwell, t }, i) => i > passed && dwell > 0 && t > this.t);
     const stop = this.stops[next];

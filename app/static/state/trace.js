@@ -125,6 +125,7 @@ export class GrowingTrace {
   follow(arrived) {
     this.arrived = arrived;
     this.reading = this.read();
+    this.reading.catch(() => {}); // upTo() tells
   }
 
   /** Read until the server closes the connection, because the race is over; if it breaks, go on from
@@ -136,6 +137,7 @@ export class GrowingTrace {
         await this.take(/** @type {ReadableStream<Uint8Array>} */ (body).getReader());
         return;
       } catch (error) {
+        if (!(error instanceof TypeError)) throw error; // not the network
         console.info('the race goes on without its connection:', error);
         await new Promise((later) => setTimeout(later, PAUSE));
       }
