@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from app import controls, scripts
+from app import controls, own_pairs, scripts
 from app.content import lessons, workshop
 from app.content.examples import PRESETS, presets_of
 from app.content.html import element, json_for_script
@@ -259,6 +259,7 @@ def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterato
                 plan=TABS[form.tab].plan(named),
                 run=run,
                 threads=1 if threads == "1" else 0,
+                local=not own_pairs.is_public(),
             )
             return running.Race(decode, ask, request.session_hash or "")
 

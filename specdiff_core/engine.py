@@ -165,8 +165,8 @@ class Engine:
         config = DecodeConfig(pair=config.pair, drafter=spec.name, gamma=4, max_new_tokens=WARM_TOKENS)
         with self._warming, cpu_threads(self.threads):
             parts: list[Iterator[object]] = []
-            if self.threads not in self._warm:
-                parts.append(warm_target(self.target))
+            fewer = max(1, self.threads - 1)  # where a browser on this machine gets a core
+            parts += [warm_target(self.target, n) for n in {self.threads, fewer} - self._warm]
             if spec.name not in self._warm:
                 ids = self.encode(WARM, config)
                 parts += [warm_drafter(self.target, drafting, spec, ids), self.decode(WARM, config)]
@@ -177,7 +177,7 @@ class Engine:
                 if is_memory(error):
                     raise OutOfMemory() from error
                 raise
-            self._warm |= {self.threads, spec.name}
+            self._warm |= {self.threads, fewer, spec.name}
 
     def decode(
         self,
@@ -228,8 +228,8 @@ class Engine:
 
     @property
     def threads(self) -> int:
-        """CPU threads of its passes: those that were quickest when it was loaded, or since threads
-        were last seen waiting for a processor."""
+        """CPU threads of its passes: those that were quickest when it was loaded; one, since threads
+        were seen waiting for a processor."""
         if self._threads is None:
             self._threads = quickest_threads(self.target, self.pair.placement.device, self._choices)
         return self._threads
@@ -274,6 +274,6 @@ class Engine:
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
                 peak, waited = use.peak_bytes, use.waited_seconds
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
-                if not self._fixed and header.threads > 1 and (waited or 0.0) > CROWDED * event.seconds:
-                    self._threads = None  # fewer may be quicker now
+                if not self._fixed and (waited or 0.0) > CROWDED * event.seconds:
+                    self._threads = 1  # a pass waits for its slowest thread
             yield event

@@ -23,15 +23,17 @@ PROBE_SECONDS = 0.1
 """No further try begins after so many seconds, so large models are tried less often."""
 
 
-def warm_target(target: Target) -> Iterator[None]:
-    """Passes of all widths, and the test of exactness; yields before each."""
+def warm_target(target: Target, threads: int) -> Iterator[None]:
+    """Passes of all widths, and the test of exactness, with so many CPU threads; yields before each."""
     run = target.start()
     for rows in range(1, min(WIDEST, run.room) + 1):
         yield
-        run.score([0] * rows)
-        run.rollback(rows, ())
+        with cpu_threads(threads):
+            run.score([0] * rows)
+            run.rollback(rows, ())
     yield
-    target.exactness()
+    with cpu_threads(threads):
+        target.exactness()
 
 
 def warm_drafter(target: Target, drafter: Drafter, spec: DrafterSpec, ids: Sequence[int]) -> Iterator[None]:

@@ -180,8 +180,8 @@ class Spelled:
     all_special_ids = (0,)
     names = ("<s>", "▁the", "é", "<0x0A>", "<0xE2>", "▁")
 
-    def get_vocab(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(self.names)}
+    def convert_tokens_to_ids(self, token: str) -> int:
+        return self.names.index(token) if token in self.names else 0  # <s> stands for what is unknown
 
     def convert_ids_to_tokens(self, token: int) -> str:
         return self.names[token]

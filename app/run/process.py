@@ -161,6 +161,8 @@ class RemoteDecoder:
     def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
+    threads = 0  # they are the process's
+
     def warm_up(self, config: DecodeConfig, progress: Progress = lambda message: None) -> None:
         """Warm up there."""
         self._remote.report(progress, self._pipe, "warm_up", self._pair, config)

@@ -85,7 +85,7 @@ const NOT_KEPT = {
 };
 const KEPT = ' The page shows what arrived before that.';
 
-const BETWEEN = 60; // milliseconds between two pictures of a race under way, at least
+const BETWEEN = 80; // milliseconds between two pictures of a race under way, at least
 
 const wantsStillness = () => window.matchMedia('(prefers-reduced-motion: reduce)').matches;
 

@@ -19,6 +19,10 @@ class Stop(Protocol):
 class Decoder(Protocol):
     """The interface of :class:`~specdiff_core.engine.Engine` for the page and benchmarks."""
 
+    @property
+    def threads(self) -> int:
+        """CPU threads of its passes, unless a run asks for another number; 0: unknown."""
+
     def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = ...) -> None:
         """Pay once what the first passes with such settings cost. An exception from ``progress`` ends it."""
 
