@@ -78,12 +78,14 @@ def measure(
     *,
     repeats: int,
     busy_prompts: int,
+    busy_repeats: int,
     path: Path | None,
 ) -> Iterator[tuple[int, int, RowLog[Turn]]]:
-    """Both ways on each prompt of a quiet machine, and ``repeats`` times on some of them beside a busy core."""
+    """Both ways ``repeats`` times on each prompt, then ``busy_repeats`` times on some of them beside a busy core."""
     lanes = {setting.key: setting.config(base) for setting in settings[:2]}
-    todo = {(prompt.id, QUIET, 0): prompt for prompt in prompts}
-    todo |= {(prompt.id, BUSY, n): prompt for prompt, n in itertools.product(prompts[:busy_prompts], range(repeats))}
+    todo = {(prompt.id, QUIET, n): prompt for n, prompt in itertools.product(range(repeats), prompts)}
+    busy_turns = itertools.product(range(busy_repeats), prompts[:busy_prompts])
+    todo |= {(prompt.id, BUSY, n): prompt for n, prompt in busy_turns}
     numbers = {key: number for number, key in enumerate(todo)}
 
     def one(key: tuple[str, str, int]) -> Turn:
@@ -92,7 +94,8 @@ def measure(
         prompt = todo[key]
         return Turn(prompt=prompt.id, flavour=prompt.flavour, machine=key[1], repeat=key[2], speedups=speedups)
 
-    log = RowLog(path, header("interleaving", engine, prompts, settings[:2], base, busy_prompts=busy_prompts), Turn)
+    extra = {"busy_prompts": busy_prompts, "busy_repeats": busy_repeats, "repeats": repeats}
+    log = RowLog(path, header("interleaving", engine, prompts, settings[:2], base, **extra), Turn)
     yield from log.fill({key: key for key in todo}, one)
 
 
@@ -151,6 +154,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     (engine, prompts, settings, base), facts, path = begin(args, lambda pair: ["block/4/1"])
     log = track(
-        measure(engine, prompts, settings, base, repeats=args.repeats, busy_prompts=args.busy_prompts, path=path)
+        measure(
+            engine,
+            prompts,
+            settings,
+            base,
+            repeats=args.repeats,
+            busy_prompts=args.busy_prompts,
+            busy_repeats=args.busy_repeats,
+            path=path,
+        )
     )
     finish(args, log.result(Interleaving, provenance=facts, result=aggregate(log.rows)))
