@@ -146,9 +146,8 @@ class Interleaving(Tabled, kw_only=True, tag="interleaving"):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_measuring(parser, settings="the pair's block drafter", repeats=True)
-    parser.add_argument(
-        "--busy-prompts", type=int, default=5, metavar="N", help="prompts beside a busy core [default 5]"
-    )
+    for name, about in {"prompts": "prompts", "repeats": "repeats of each"}.items():
+        parser.add_argument(f"--busy-{name}", type=int, default=5, metavar="N", help=f"{about} beside a busy core [5]")
 
 
 def run(args: argparse.Namespace) -> None:
