@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import msgspec
 
-from specdiff_core.schema.decoder import Stop
+from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Template, check_prompt
@@ -47,7 +47,6 @@ class Server(NamedTuple):
     limit: str = "max_tokens"
 
 
-WARM_TOKENS = 16
 _BOTH = ("top_k", "ignore_eos")
 _COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "return_token_ids": True}
 _VLLM = {"min_p": 0.0, "repetition_penalty": 1.0, **_COUNTED}
@@ -222,8 +221,9 @@ class Attached:
             ConfigError: this kind of server lacks a setting.
             ServerError: it does not answer.
         """
+        brief = replace(config, max_new_tokens=min(WARM_TOKENS, config.max_new_tokens))
         if config not in self._warm:
-            for _ in self.decode("Once upon a time", replace(config, max_new_tokens=WARM_TOKENS)):
+            for _ in self.decode(WARM_PROMPT, brief):
                 pass
             self._warm.add(config)
 

@@ -22,7 +22,7 @@ from specdiff_core.models import own_pairs
 from specdiff_core.models.availability import loaded
 from specdiff_core.models.device import choose_placement, cpu_threads, device_name, versions
 from specdiff_core.models.target import Target
-from specdiff_core.schema.decoder import Stop
+from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
 from specdiff_core.schema.errors import (
     ConfigError,
     ContextOverflow,
@@ -37,10 +37,6 @@ from specdiff_core.schema.settings import DecodeConfig, check_prompt
 from specdiff_core.warm_up import quickest_threads, warm_drafter, warm_target
 
 logger = logging.getLogger("specdiff.engine")
-
-WARM = "Once upon a time"
-"""The prompt of a warm-up."""
-WARM_TOKENS = 16
 
 
 class Engine:
@@ -165,11 +161,12 @@ class Engine:
         config = DecodeConfig(pair=config.pair, drafter=spec.name, gamma=4, max_new_tokens=WARM_TOKENS)
         with self._warming, cpu_threads(self.threads):
             parts: list[Iterator[object]] = []
-            fewer = max(1, self.threads - 1)  # where a browser on this machine gets a core
-            parts += [warm_target(self.target, n) for n in {self.threads, fewer} - self._warm]
+            # A browser on this machine gets a core, and a visitor may ask for one thread.
+            counts = {self.threads} if self._fixed else {self.threads, max(1, self.threads - 1), 1}
+            parts += [warm_target(self.target, count) for count in counts - self._warm]
             if spec.name not in self._warm:
-                ids = self.encode(WARM, config)
-                parts += [warm_drafter(self.target, drafting, spec, ids), self.decode(WARM, config)]
+                ids = self.encode(WARM_PROMPT, config)
+                parts += [warm_drafter(self.target, drafting, spec, ids), self.decode(WARM_PROMPT, config)]
             try:
                 for _ in itertools.chain(*parts):
                     progress("Warming up: first passes are slower, so they are not measured")
@@ -177,7 +174,7 @@ class Engine:
                 if is_memory(error):
                     raise OutOfMemory() from error
                 raise
-            self._warm |= {self.threads, fewer, spec.name}
+            self._warm |= {*counts, spec.name}
 
     def decode(
         self,
@@ -215,7 +212,9 @@ class Engine:
         loop = speculate(ids, config, self.target, drafter, clock, controller=controller, ending=ending, detail=detail)
         with cpu_threads(threads or self.threads):
             try:
-                events = self._worded(self._header(prompt, ids, config, clock, stopped=stopped), loop, config.stops)
+                probed = not self._fixed and threads is None
+                header = self._header(prompt, ids, config, clock, probed=probed, stopped=stopped)
+                events = self._worded(header, loop, config.stops)
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
             except Exception as error:
                 if is_memory(error):
@@ -228,8 +227,8 @@ class Engine:
 
     @property
     def threads(self) -> int:
-        """CPU threads of its passes: those that were quickest when it was loaded; one, since threads
-        were seen waiting for a processor."""
+        """CPU threads of its passes: whichever number was quickest when it was first needed, or since
+        threads were last seen waiting for a processor."""
         if self._threads is None:
             self._threads = quickest_threads(self.target, self.pair.placement.device, self._choices)
         return self._threads
@@ -241,6 +240,7 @@ class Engine:
         config: DecodeConfig,
         clock: DeviceClock,
         *,
+        probed: bool,
         stopped: Callable[[], bool],
     ) -> RunStarted:
         spec, placement = self.pair.spec, self.pair.placement
@@ -254,7 +254,7 @@ class Engine:
             models={"target": self.pair.name_of("target"), "drafter": self.pair.name_of(draft.name)},
             device=device_name(placement.device),
             dtype=placement.dtype_name,
-            reason=placement.reason + ("" if self._fixed else "; a probe chose the number of threads"),
+            reason=placement.reason + ("; a probe chose the number of threads" if probed else ""),
             threads=torch.get_num_threads(),
             versions=versions("torch", "transformers", "tokenizers"),
             grain=clock.grain,
@@ -274,6 +274,6 @@ class Engine:
                 text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
                 peak, waited = use.peak_bytes, use.waited_seconds
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
-                if not self._fixed and (waited or 0.0) > CROWDED * event.seconds:
-                    self._threads = 1  # a pass waits for its slowest thread
+                if not self._fixed and header.threads > 1 and (waited or 0.0) > CROWDED * event.seconds:
+                    self._threads = None  # fewer may be quicker now
             yield event

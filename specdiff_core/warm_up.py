@@ -3,6 +3,7 @@ choice of the number of CPU threads. A run that follows is as fast as the tenth.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from specdiff_core.schema.settings import DecodeConfig
 
 WIDEST = 33
 """Rows of the widest pass: the longest window, and its anchor."""
+LONGEST = 6.0
+"""Seconds after which no further width is tried: of a large model, first passes differ little from others."""
 PROBES = 4  # how often each number of threads is tried
 PROBE_SECONDS = 0.1
 """No further try begins after so many seconds, so large models are tried less often."""
@@ -25,8 +28,10 @@ PROBE_SECONDS = 0.1
 
 def warm_target(target: Target, threads: int) -> Iterator[None]:
     """Passes of all widths, and the test of exactness, with so many CPU threads; yields before each."""
-    run = target.start()
+    run, began = target.start(), time.monotonic()
     for rows in range(1, min(WIDEST, run.room) + 1):
+        if time.monotonic() - began > LONGEST:
+            break
         yield
         with cpu_threads(threads):
             run.score([0] * rows)
@@ -39,8 +44,10 @@ def warm_target(target: Target, threads: int) -> Iterator[None]:
 def warm_drafter(target: Target, drafter: Drafter, spec: DrafterSpec, ids: Sequence[int]) -> Iterator[None]:
     """Drafts of all sizes that differ in their passes' width, after ``ids``; yields before each."""
     sizes = {"denoise": spec.clamp_gamma(WIDEST - 1), "sequential": 1}
+    if spec.drafting not in sizes:
+        return
     features = target.start(drafter.layers).read(ids[:-1])
-    for gamma in range(1, sizes.get(spec.drafting, 0) + 1):
+    for gamma in range(1, sizes[spec.drafting] + 1):
         session, config = drafter.start(), DecodeConfig()
         session.observe(ids[:-1], features)
         if gamma > session.room:

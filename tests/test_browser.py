@@ -284,6 +284,22 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         time.sleep(0.05)
 
 
+def test_a_reload_and_a_slow_connection_lose_nothing(browser: Any, address: str) -> None:
+    with visit(browser, address) as page:
+        start(page, "live", "A slow run that is reloaded")
+        page.wait_for_function(f"{GOING} && {LIVE}.stage.lanes.vanilla?.texts.length > 4")
+        page.reload()
+        page.wait_for_function(ready("live"))
+        value_of(page, "#live-prompt textarea", "A slow run that is reloaded")
+        assert page.evaluate(f"{LIVE}.lanes.vanilla.texts.length") > 4, "the link in the address leads to it"
+        network = page.context.new_cdp_session(page)
+        speed = {"latency": 100, "downloadThroughput": 150_000, "uploadThroughput": 150_000}
+        network.send("Network.emulateNetworkConditions", {"offline": False, **speed})
+        run(page, "live", "It arrives late")
+        assert page.evaluate(f"{LIVE}.lanes.vanilla.texts.length") == 96
+        network.detach()
+
+
 def test_a_recording_and_a_method_card_bring_their_settings(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         options = page.locator("#live-player .sd-more option").all_text_contents()

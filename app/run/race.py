@@ -161,7 +161,7 @@ class Recorder:
 
     def write(self, steps: Iterable[Step]) -> Iterator[Update]:
         """Append each event at once; a lane that failed gets a Failed event. Yields every
-        :data:`REPORT` seconds, and at the end, also if ``steps`` raises."""
+        :data:`REPORT` seconds, and at the end; ``now`` is right also if ``steps`` raises."""
         reported, failures = time.monotonic(), self.now.failures
         events, tokens, size = Counter(self.now.events), self.now.tokens, self.now.size
         with storing(), self._trace.open("r+b", buffering=0) as file:
@@ -256,7 +256,8 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
             raise next(iter(failures.values()))
         assert engine is not None, "vanilla was loaded"
         recorder = Recorder(ask.trace, now, ask.run)
-        yield from recorder.write(failures.items())
+        for _ in recorder.write(failures.items()):
+            pass
         now = recorder.now
         try:
             racing = engine.race(ask, now, stop=stop) if isinstance(engine, Races) else record(engine, ask, now, stop)
@@ -325,8 +326,7 @@ class Race(Job):
         return {
             "phase": self.now.phase,
             "message": self.message,
-            "lanes": list(self.ask.plan),
-            "trace": address(self.ask.trace),
+            "trace": address(self.ask.trace) if self.now.size else None,  # once there is a file
         }
 
     def result(self) -> dict[str, Any]:

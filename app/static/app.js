@@ -1,5 +1,5 @@
-// The player of the page, for any number of lanes. It holds one trace in the browser and moves the
-// playhead; while it plays it makes no requests. The Live and the Race tab each have one.
+// The player of the page, for any number of lanes. It holds one trace, which may still be growing,
+// and moves the playhead over it. The Live and the Race tab each have one.
 
 import { Job, listen, lostCard } from './job.js';
 import { Player } from './views/player.js';
@@ -12,7 +12,7 @@ import { buildLane, isVanilla } from './state/lane.js';
 import { times } from './state/format.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
-import { fits, giveLink, say } from './views/link.js';
+import { address, fits, giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
 import {
   isRun,
@@ -103,7 +103,7 @@ export class App extends Job {
       settings: linkOf(recording.settings),
     }));
     this.noSteps = new Set(options.noSteps);
-    this.traceStage = new Stage([], {}, options); // of the trace
+    this.stage = new Stage([], {}, options);
     /** @type {string | null} the lane whose window and numbers are shown */
     this.selected = null;
     this.player = new Playhead();
@@ -130,6 +130,7 @@ export class App extends Job {
     this.dirty = true;
     this.frameAsked = 0; // id of the requested animation frame; 0 while nothing moves
     this.last = 0;
+    this.drawn = 0; // when the last picture was drawn
     this.asleep = true; // another tab of the page is open
     this.draw();
     this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-main'));
@@ -144,21 +145,17 @@ export class App extends Job {
     this.turn();
   }
 
-  get stage() {
-    return this.traceStage;
-  }
-
   /** Whether the race on the stage is under way. */
   get growing() {
     return this.player.growing;
   }
 
   get names() {
-    return this.traceStage.names;
+    return this.stage.names;
   }
 
   get lanes() {
-    return this.traceStage.lanes;
+    return this.stage.lanes;
   }
 
   /** Whether another model is on the stage than the form's, which the page describes. */
@@ -189,7 +186,13 @@ export class App extends Job {
       return;
     }
     const { live } = this;
-    const trace = await this.traceOf(message);
+    let trace;
+    try {
+      trace = await this.traceOf(message);
+    } catch (error) {
+      await this.finishLocally(live);
+      throw error;
+    }
     const source = message.phase === 'stopped' ? 'stopped' : message.source;
     if (this.state !== 'waiting') this.over(); // a file may be opened while a run waits
     card.hide();
@@ -230,19 +233,19 @@ export class App extends Job {
       return;
     }
     if (!this.live.before) this.enterRace(file);
-    this.traceStage = this.traceStage.grown(file.lanes, this.options);
-    this.player.grow(this.traceStage.edge, true);
-    this.player.stops = this.traceStage.stops(this.selected);
+    this.stage = this.stage.grown(file.lanes, this.options);
+    this.player.grow(this.stage.edge, true);
+    this.player.stops = this.stage.stops(this.selected, true);
     this.redraw();
   }
 
   /** Clear the stage for a race that begins. @param {GrowingTrace} file */
   enterRace(file) {
-    const { trace, traceStage, source, settings, place, file: before, player, selected } = this;
+    const { trace, stage, source, settings, place, file: before, player, selected } = this;
     const names = Object.keys(file.lanes);
     /** @type {Race} */ (this.live).before = {
       trace,
-      traceStage,
+      stage,
       source,
       settings,
       place,
@@ -252,7 +255,7 @@ export class App extends Job {
     };
     Object.assign(this, {
       trace: { title: '', lanes: file.lanes },
-      traceStage: new Stage(
+      stage: new Stage(
         names,
         Object.fromEntries(names.map((name) => [name, null])),
         this.options,
@@ -283,6 +286,7 @@ export class App extends Job {
   giveBack(live) {
     if (live) live.file.left = true;
     Object.assign(this, live?.before);
+    if (live?.before) address(this.query());
     this.restage();
   }
 
@@ -292,10 +296,11 @@ export class App extends Job {
     Object.assign(this, {
       trace,
       source,
-      traceStage: Stage.of(trace.lanes, null, this.options, {}),
+      stage: Stage.of(trace.lanes, null, this.options, {}),
     });
-    this.player.grow(this.traceStage.duration, false);
-    this.player.stops = this.traceStage.stops(this.selected);
+    this.player.grow(this.stage.duration, false);
+    this.speaks ||= !this.player.playing;
+    this.player.stops = this.stage.stops(this.selected);
     this.kept();
     this.compare();
   }
@@ -355,7 +360,7 @@ export class App extends Job {
     Object.assign(this, {
       trace,
       file,
-      traceStage: stage,
+      stage,
       source,
       settings: settings ?? (ran ? this.runSettings : ''),
     });
@@ -373,7 +378,7 @@ export class App extends Job {
 
   /** Note where the race on the stage can be found again; of the visitor's own, its numbers too. */
   kept() {
-    const { file, source, settings, traceStage: { names, baseline } } = this;
+    const { file, source, settings, stage: { names, baseline } } = this;
     const ran = ['run', 'failed', 'stopped'].includes(source); // no recording or file
     const again = { url: `runs/${file}`, source: ran ? 'kept' : source, settings };
     this.place = isRun(file) ? again : null;
@@ -395,7 +400,7 @@ export class App extends Job {
   remember() {
     const query = runQuery(this.options.kind, this.file, this.settings);
     if (!fits(query)) return;
-    const run = this.numbersOf(this.traceStage.first ?? '');
+    const run = this.numbersOf(this.stage.first ?? '');
     const speed = run?.quiet ? run.speedup : null;
     const prompt = new URLSearchParams(this.settings).get('prompt') ?? '';
     keepRun({
@@ -407,8 +412,8 @@ export class App extends Job {
 
   /** A lane compared with the baseline of the race, in numbers that lessons quote. */
   numbersOf(name) {
-    const { lanes, baseline } = this.traceStage;
-    const quiet = !this.traceStage.disturbed(name).length;
+    const { lanes, baseline } = this.stage;
+    const quiet = !this.stage.disturbed(name).length;
     return runOf(lanes[name], lanes[baseline ?? ''], this.noSteps, quiet);
   }
 
@@ -424,7 +429,7 @@ export class App extends Job {
 
   /** Show the trace, with a lane of it selected. */
   restage() {
-    const { present, first, latest } = this.traceStage;
+    const { present, first, latest } = this.stage;
     if (!present.includes(this.selected ?? '')) this.selected = first ?? latest;
     this.point();
     this.compare();
@@ -441,7 +446,7 @@ export class App extends Job {
 
   /** Step through the selected lane. */
   point() {
-    this.player.stops = this.traceStage.stops(this.selected);
+    this.player.stops = this.stage.stops(this.selected, this.growing);
     this.pinned = null;
     this.game = null;
     this.redraw();
@@ -473,7 +478,7 @@ export class App extends Job {
     if (name === this.selected && !isVanilla(lane)) this.jump(view.round);
     const who = name === this.selected && this.names.length <= 2
       ? ''
-      : this.traceStage.named[name].label;
+      : this.stage.named[name].label;
     this.pinned = { name, token, lane, view, place, who };
     this.draw();
     const inspector = /** @type {HTMLElement} */ (this.root.querySelector('.sd-inspector'));
@@ -809,7 +814,8 @@ export class App extends Job {
       this.last = 0;
       return;
     }
-    if (this.growing && this.last && now - this.last < BETWEEN) return this.wake();
+    if (this.growing && now - this.drawn < BETWEEN) return this.wake();
+    this.drawn = now;
     const elapsed = this.last ? Math.min(250, now - this.last) : 0;
     this.last = now;
     const wasPlaying = this.player.playing;

@@ -169,7 +169,7 @@ export const isShown = (root) =>
 
 /** The card shown instead of a recording or a file. */
 export const REFUSAL = {
-  title: 'A race is on the stage',
+  title: 'A race is under way',
   message: 'It wasn’t opened, because your race is still running.',
   hint: 'Open it when the race is over, or press Stop.',
 };

@@ -23,7 +23,6 @@ from specdiff_core.schema.trace import write_trace
 
 def add_command(commands: Any) -> None:
     about = "Decode one prompt with vanilla and with a drafter, or with several methods, on one clock; compare them."
-
     parser = options.add_parser(commands, "race", run, about)
     options.add_run(parser)
     parser.add_argument("--repeats", type=int, default=1, metavar="N", help="race N times [default 1]")

@@ -101,12 +101,11 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
             races = {f"{degree:g}/{name}": race for degree, runs in groups.items() for name, race in runs.races.items()}
             return Answer(rows=rows, facts={"threads": threads, "skipped": [*skipped, *failed]}, races=races)
 
-        threads = 0
+        threads = engine.threads
         for turn, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {name: method.config(base) for name, method in methods.items()}
-            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, race_of=race_of)
-            threads = runs.threads
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads, race_of=race_of)
             for done, total, run in runs.fill():
                 doing = f"{methods[run.lane].label}, temperature {degree:g}"
                 yield Step(turn * total + done, len(degrees) * total, doing, answer)

@@ -61,6 +61,7 @@ class Runs(Rows):
 
     Args:
         settings: key -> settings to measure; vanilla's are ``base``. Turn n adds n to the seed, as in the bench.
+        threads: CPU threads of all runs; 0: the engine's.
         race_of: (key, prompt) -> name of the race, by default one for each key; ``RACE#LANE`` puts several into one.
     """
 
@@ -72,6 +73,7 @@ class Runs(Rows):
         prompts: Sequence[Prompt],
         stopped: ShouldStop,
         *,
+        threads: int = 0,
         race_of: Callable[[str, Prompt], str] = lambda key, prompt: key,
     ) -> None:
         super().__init__(BASELINE)
@@ -83,7 +85,7 @@ class Runs(Rows):
         self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # race -> vanilla's run, and the first of each lane
         self.races: dict[str, bytes] = {}  # race -> the same as a trace file
         self.failed: dict[str, str] = {}  # key -> why it was not measured
-        self.threads = engine.threads  # for all of them, also if a run is disturbed
+        self.threads = threads or engine.threads  # for all of them, also if a run is disturbed
 
     def fill(self) -> Iterator[tuple[int, int, Run]]:
         """Decode every prompt with all settings; a setting that fails is left out from then on.

@@ -80,7 +80,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             races = {key: race for runs in groups.values() for key, race in runs.races.items()}
             return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **facts}, races=races)
 
-        threads = 0
+        threads = engine.threads
         total = (len(degrees) * len(drafts) + 1) * len(prompts)
         for number, prompt in enumerate(prompts, start=1):
             places += self._places(engine, prompt, stopped)
@@ -91,8 +91,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             base = dataclasses.replace(self.base, temperature=degree)
             drafting = dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma)
             configs = {_key(degree, draft): dataclasses.replace(drafting, draft_temperature=draft) for draft in drafts}
-            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped)
-            threads = runs.threads
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads)
             for done, per_degree, run in runs.fill():
                 draft = run.config.draft_temperature or 0.0
                 rounds = (event.tests for event in runs.events.get(run.lane, ()) if isinstance(event, Verified))

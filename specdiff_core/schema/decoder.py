@@ -8,6 +8,9 @@ from typing import Protocol, runtime_checkable
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 
+WARM_PROMPT, WARM_TOKENS = "Once upon a time", 16
+"""What a warm-up decodes."""
+
 
 class Stop(Protocol):
     """A stop event that a decode checks before each pass."""

@@ -235,6 +235,7 @@ function apply(state, lane, event, time) {
   const { sums, window } = state;
   switch (event.kind) {
     case 'RoundStarted':
+      if (window) Object.assign(window, knownOf(lane.rounds[window.round]));
       if (window && window.verified && window.size) state.last = window;
       state.window = windowOf(lane.rounds[event.round], event);
       break;

@@ -5,8 +5,8 @@
 
 const EPSILON = 1e-9; // seconds
 
-/** How long a round is shown, in seconds, if the pace is a person's: the first one in which a drafter
- *  guesses takes a while, each further one less, until the race runs in real time. */
+/** How long a round is shown, in seconds, if the pace is a person's: the first of those that are
+ *  shown slowly takes a while, each further one less, until the race runs in real time. */
 const FIRST = 3.2;
 const SHORTER = 0.65;
 
@@ -91,9 +91,10 @@ export class Playhead {
     const [here, next] = [this.stops[this.stop], this.stops[this.stop + 1]];
     const end = Math.min(next?.t ?? this.duration, this.duration);
     if (!next && this.growing) return 0; // it is still being computed
-    const spent = Math.min(seconds, Math.max(0, here.dwell - this.rested));
+    const stay = Math.max(here.dwell, end - here.t, 1e-9); // never faster than the race ran
+    const spent = Math.min(seconds, Math.max(0, stay - this.rested));
     this.rested += spent;
-    const share = here.dwell ? Math.min(1, this.rested / here.dwell) : 1;
+    const share = Math.min(1, this.rested / stay);
     this.t = Math.max(this.t, here.t + share * (end - here.t));
     if (share < 1) return 0;
     if (next?.dwell && next.t <= this.duration + EPSILON) {

@@ -83,15 +83,18 @@ export function rowAt(lanes, states, name, baseline, t, total) {
 
 /** Where stepping stops: every step of the selected lane, then those of longer lanes: the end of
  *  each, or, if there is only one other lane, each of its commits. @param {Lanes} lanes
- *  @param {string[]} names @param {string | null} selected @returns {Stop[]} */
-export function stopsOf(lanes, names, selected) {
+ *  @param {string[]} names @param {string | null} selected
+ *  @param {boolean} [growing] more events may come: only its own steps @returns {Stop[]} */
+export function stopsOf(lanes, names, selected, growing = false) {
   const laneOf = (name) => /** @type {Lane} */ (lanes[name]);
   const stop = (name, index, dwell = 0) => (
     { t: laneOf(name).times[index], lane: name, n: index + 1, dwell }
   );
   const lane = lanes[selected ?? ''] ?? null;
   const after = lane ? lane.duration : -1;
-  const others = names.filter((name) => name !== selected && (lanes[name]?.duration ?? -1) > after);
+  const others = names.filter((name) =>
+    !growing && name !== selected && (lanes[name]?.duration ?? -1) > after
+  );
   const later = others.flatMap((name) => {
     const { events, stops, times } = laneOf(name);
     if (others.length > 1) return [stop(name, events.length - 1)];

@@ -42,14 +42,15 @@ export function headerOf(lanes) {
   return headers.filter((header) => !header.server).at(-1) ?? headers.at(-1) ?? null;
 }
 
-/** @param {Lanes} lanes */
-function orderOf(lanes) {
+/** @param {Lanes} lanes @param {boolean} together whether it is a race, not runs of an exploration */
+function orderOf(lanes, together) {
   const begun = headersOf(lanes).map(({ name, run }) => [run.started_at, name]).sort();
   if (begun.length < 2) return 'Only this lane was measured.';
   const [first, last] = [begun[0][0], begun.at(-1)?.[0]].map((at) => Date.parse(at ?? ''));
   if (last - first >= 1000 * APART) {
     return `The lanes were measured one after the other, ${begun[0][1]} first.`;
   }
+  if (!together) return 'The player shows the lanes on one axis of decode time.';
   return 'The lanes ran together: always the one whose decode clock was furthest behind went on, ' +
     'until its next event. So whatever slowed the machine down for a while slowed all of them.';
 }
@@ -77,7 +78,7 @@ const serversOf = (lanes) =>
   );
 
 /** @param {Lanes} lanes @param {RunStarted} header of the run that represents the race */
-export function factsOf(lanes, header, title) {
+export function factsOf(lanes, header, title, together = false) {
   const drafted = headersOf(lanes).filter(({ run }) => run.config.drafter !== 'none');
   const several = drafted.length > 1;
   const listOf = (/** @type {Record<string, unknown>} */ values) =>
@@ -87,7 +88,7 @@ export function factsOf(lanes, header, title) {
     `${several || run.server ? name : 'drafter'}: ` +
     `${run.server ? run.models.target : run.models.drafter}`;
   return [
-    ['Order', orderOf(lanes)],
+    ['Order', orderOf(lanes, together)],
     ['Clock', CLOCK],
     ['Replay', REPLAY],
     ['Timed', GRAINS[header.grain] || header.grain],

@@ -66,10 +66,9 @@ export class Stage {
     return new Stage(this.names, this.lanes, options, { before: this });
   }
 
-  /** Up to which time all lanes have decoded, of those under way. A lane that runs alone, after the
-   *  others, has not begun. */
+  /** Up to which time all lanes have decoded, of those under way. */
   get edge() {
-    const racing = this.present.filter((name) => !over(this.lanes[name]));
+    const racing = this.names.filter((name) => !over(this.lanes[name]));
     const ends = racing.map((name) => this.lanes[name]?.duration ?? 0);
     return racing.length ? Math.min(...ends) : this.duration;
   }
@@ -108,9 +107,9 @@ export class Stage {
     };
   }
 
-  /** Where stepping stops while a lane is selected. */
-  stops(selected) {
-    return stopsOf(this.lanes, this.names, selected);
+  /** Where stepping stops while a lane is selected; `growing`: more events may come. */
+  stops(selected, growing = false) {
+    return stopsOf(this.lanes, this.names, selected, growing);
   }
 
   /** Everything that is shown at a moment.
@@ -169,7 +168,7 @@ const over = (lane) => Boolean(lane && (lane.finished || lane.failed));
 function roundOf(state, stands) {
   const round = state?.window ?? null;
   if (!state?.last || !round) return { round, older: '' };
-  if (!round.size) {
+  if (!round.size && round.phase !== 'draft') {
     const older = `This round drafts nothing; the window shows round ${state.last.round + 1}.`;
     return { round: state.last, older };
   }

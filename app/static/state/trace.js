@@ -131,14 +131,16 @@ export class GrowingTrace {
   /** Read until the server closes the connection, because the race is over; if it breaks, go on from
    *  there. */
   async read() {
-    for (let i = 0; i < TRIES && !this.left; i += 1) {
+    for (let left = TRIES; left > 0 && !this.left; left -= 1) {
+      const { size } = this;
       try {
-        const { body } = await fetchFile(`${this.url}?from=${this.size}`);
+        const { body } = await fetchFile(`${this.url}?from=${size}`);
         await this.take(/** @type {ReadableStream<Uint8Array>} */ (body).getReader());
         return;
       } catch (error) {
-        if (!(error instanceof TypeError)) throw error; // not the network
+        if (error instanceof SyntaxError || String(error).includes(' 404')) throw error;
         console.info('the race goes on without its connection:', error);
+        if (this.size > size) left = TRIES;
         await new Promise((later) => setTimeout(later, PAUSE));
       }
     }
@@ -174,8 +176,9 @@ export class GrowingTrace {
 
   /** The whole file. @param {number} size its bytes, once it no longer grows */
   async upTo(size) {
-    await this.reading;
-    for (let i = 0; i < TRIES && this.size < size; i += 1) await this.read();
+    await this.reading.catch(() => {});
+    if (this.size < size) await this.read();
+    if (this.size < size) throw new Error(`only ${this.size} of ${size} bytes arrived`);
     return this.trace();
   }
 

@@ -20,6 +20,7 @@ const KINDS = {
   failed: '! Run that failed',
 };
 const TITLED = ['recording', 'measured', 'file'];
+const TOGETHER = ['recording', 'run', 'kept', 'stopped', 'failed']; // this lab's races
 const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
 /** The first sentence; its result is hidden until the replay ends.
@@ -42,8 +43,8 @@ export function LeadSentence({ app, scene }) {
   return html`<p class="sd-lead-words">${before}${result}</p>`;
 }
 
-/** @param {{lanes: Lanes, title: string}} props */
-function Report({ lanes, title }) {
+/** @param {{lanes: Lanes, title: string, together: boolean}} props */
+function Report({ lanes, title, together }) {
   const header = headerOf(lanes);
   const ended = endsOf(lanes);
   if (!header) return null;
@@ -52,7 +53,7 @@ function Report({ lanes, title }) {
     return html`<tr><th scope="row">${name}</th>${parts}<td>${seconds(all)} s</td></tr>`;
   };
   return html`
-    <${Facts} all=${factsOf(lanes, header, title)} />
+    <${Facts} all=${factsOf(lanes, header, title, together)} />
     ${ended.length > 0 && html`
       <table class="sd-table" tabindex="0">
         <caption>Where the decode time went</caption>
@@ -108,7 +109,10 @@ export class Source extends Component {
             <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
               open=${({ query }) => location.search = query} />
             <${Dialog} title="How this was measured" open=${open} closed=${show(false)}>${open &&
-              html`<${Report} lanes=${stage.lanes} title=${trace?.title ?? ''} />`}<//></div>
+              html`
+                <${Report} lanes=${stage.lanes} title=${trace?.title ?? ''}
+                  together=${TOGETHER.includes(source)} />
+              `}<//></div>
     `;
   }
 }
