@@ -285,7 +285,7 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
 
 
 def test_a_reload_and_a_slow_connection_lose_nothing(browser: Any, address: str) -> None:
-    with visit(browser, address) as page:
+    with visit(browser, address, reloads=True) as page:
         start(page, "live", "A slow run that is reloaded")
         page.wait_for_function(f"{GOING} && {LIVE}.stage.lanes.vanilla?.texts.length > 4")
         page.reload()
