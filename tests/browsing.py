@@ -137,7 +137,7 @@ def visit(
 
     def said(message: Any) -> None:
         if message.type == "error":
-            troubles.append(f"console {message.type}: {message.text}")
+            troubles.append(f"console {message.type}: {message.text} ({message.location.get('url')})")
 
     def broke(error: Any) -> None:
         troubles.append(f"page error: {error} {error.stack}")

@@ -84,7 +84,7 @@ def test_the_trace_is_whole_and_in_the_file_format() -> None:
     *updates, last = frames(one(decoder))
     assert last["finished"] and last["source"] == "run" and not any("size" in update for update in updates)
     assert {update["phase"] for update in updates} <= {"queued", "loading", "racing"}
-    assert {update["trace"] for update in updates if update["phase"] != "queued"} <= {last["trace"]}
+    assert {update["trace"] for update in updates if update["phase"] != "queued"} <= {last["trace"], None}
     trace, ((_, vanilla), (_, drafted)) = trace_of(last), decoder.calls
     assert (vanilla.drafter, drafted.drafter) == ("none", "block")
     assert list(trace.lanes["vanilla"]) == list(FakeDecoder().decode("Once", vanilla))
@@ -109,7 +109,6 @@ def test_every_drafter_is_ready_before_the_race() -> None:
     updates = frames(raced(make, "Once", METHODS, race.plan))
     drafters = ["none", "autoregressive", "mdlm", "block"]
     assert asked == [(name, 0) for name in drafters] and decoder.warm_ups == drafters
-    assert all(frame["lanes"] == NAMES for frame in updates if frame["phase"] != "queued")
     trace = trace_of(updates[-1])
     assert list(trace.lanes) == NAMES
     assert all(isinstance(events[-1], Finished) for events in trace.lanes.values())

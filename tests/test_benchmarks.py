@@ -164,7 +164,7 @@ def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
     path = tmp_path / "page.json"
     path.write_text(json.dumps(PAGE))
     rows = cells(section(read_result(path, *KINDS)))
-    assert [row[1:] for row in rows[2:6]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30", "5")]
+    assert [row[1:] for row in rows[2:8]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30", "30", "30", "5")]
     assert rows[-1] == ["drafted", "2.000×", "1.900–2.100", "1.500–3.250", "0.050", "–"]
 
 

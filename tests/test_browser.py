@@ -536,7 +536,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
 def test_what_stays_after_a_bad_link_and_after_a_run_without_tokens(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?gamma=99") as page:
         page.wait_for_selector("#live-player .sd-card:has-text('99'):visible")
-        begun = "{ run: 'r', phase: 'loading', lane: 'vanilla', trace: 'runs/r', size: 0 }"
+        begun = "{ run: 'r', phase: 'loading', lane: 'vanilla', trace: null }"
         ended = "{ run: 'r', phase: 'stopped', trace: null, finished: true }"
         page.evaluate(f"{LIVE}.receive({begun}).then(() => {LIVE}.receive({ended}))")
         assert page.evaluate(f"[{LIVE}.selected, {LIVE}.source]") == ["drafted", "recording"]

@@ -249,7 +249,7 @@ def test_a_lane_decodes_as_it_would_alone(engine: Engine) -> None:
 def test_a_warm_up_is_paid_once_and_can_be_ended(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     cold, passes, messages = Engine(engine.pair, threads=1), list[int](), list[str]()
     start, warm = cold.target.start, list[Target]()
-    monkeypatch.setattr("specdiff_core.engine.warm_target", lambda target: warm.append(target) or warm_target(target))
+    monkeypatch.setattr("specdiff_core.engine.warm_target", lambda *of: warm.append(of[0]) or warm_target(*of))
     monkeypatch.setattr(cold.target, "start", lambda *given: passes.append(1) or start(*given))
 
     def gone(message: str) -> None:

@@ -430,7 +430,9 @@ def test_a_probe_chooses_the_threads_and_the_text_does_not_depend_on_it(
             *events, last = own.decode("Once upon a time", config, threads=asked)
             header = header_of(events)
             assert header is not None and header.threads in ({1, 2} if asked is fixed else {asked or fixed})
-            assert ("a probe chose" in header.reason) == (fixed is None) and own.threads == (fixed or own.threads)
+            assert ("a probe chose" in header.reason) == (fixed is asked is None) and own.threads == (
+                fixed or own.threads
+            )
             texts.add(last.ids)
         assert torch.get_num_threads() == 2, "given back after the run"
     assert len(texts) == 1

@@ -78,6 +78,7 @@ class Engines:
         self._load, self._alive = load or load_engine, alive
         self._loads, self._fetches = _OneAtATime(), _OneAtATime()
         self._loaded: dict[str, Decoder] = {}
+        self._warm: set[tuple[str, str]] = set()
         self._preparing: threading.Thread | None = None
 
     def __call__(self, pair: str, drafter: str, progress: Progress) -> Decoder:
@@ -93,12 +94,15 @@ class Engines:
         with self._loads.turn(progress) as report:
             if not self._alive():
                 self._loaded.clear()
+                self._warm.clear()
             if pair not in self._loaded:
                 self._loaded[pair] = self._load(pair, report)
             engine = self._loaded[pair]
             if not spec.offline and isinstance(engine, LoadsDrafters):
                 engine.load_drafter(drafter, report)
-            engine.warm_up(DecodeConfig(pair=pair, drafter=drafter), report)  # Stopped if nobody waits any more
+            if (pair, drafter) not in self._warm:
+                engine.warm_up(DecodeConfig(pair=pair, drafter=drafter), report)  # Stopped if nobody waits any more
+                self._warm.add((pair, drafter))
             return engine
 
     def fetch(self, pair: str, progress: Progress) -> None:

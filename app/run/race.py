@@ -258,7 +258,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         recorder = Recorder(ask.trace, now, ask.run)
         for _ in recorder.write(failures.items()):
             pass
-        now = recorder.now
+        yield (now := replace(recorder.now, phase="racing"))
         try:
             racing = engine.race(ask, now, stop=stop) if isinstance(engine, Races) else record(engine, ask, now, stop)
             for update in racing:
