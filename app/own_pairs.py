@@ -39,6 +39,11 @@ def is_public() -> bool:
     return _served["public"]
 
 
+def threads() -> int:
+    """CPU threads of a race that a page watches, as of a decode: on a private server the browser is on this machine."""
+    return 0 if is_public() else -1
+
+
 def patterns() -> tuple[str, ...]:
     if (allowed := os.environ.get(ALLOWED)) is not None:
         return tuple(part.strip() for part in allowed.split(",") if part.strip())

@@ -258,8 +258,7 @@ def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterato
                 prompt=controls.check_prompt(prompt),
                 plan=TABS[form.tab].plan(named),
                 run=run,
-                threads=1 if threads == "1" else 0,
-                local=not own_pairs.is_public(),
+                threads=1 if threads == "1" else own_pairs.threads(),
             )
             return running.Race(decode, ask, request.session_hash or "")
 

@@ -212,9 +212,9 @@ class Attached:
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
-    threads = 0
-
-    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None) -> None:
+    def warm_up(
+        self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None, threads: int = 0
+    ) -> None:
         """Ask for a few tokens, so that a server that refuses says so before a race begins.
 
         Raises:

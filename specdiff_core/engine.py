@@ -147,12 +147,15 @@ class Engine:
         if spec.name not in self.pair.drafters:
             self.pair.add(spec, progress)
 
-    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None) -> None:
+    def warm_up(
+        self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None, threads: int = 0
+    ) -> None:
         """Pay once what first passes cost: kernels for each width that a run can use, buffers, the
         number of threads, the test of exactness. Later calls with the same drafter return at once.
 
         Args:
             progress: called now and then; an exception from it ends the warm-up.
+            threads: as of a decode.
 
         Raises:
             SpecDiffError: as :meth:`drafter`, or memory ran out.
@@ -161,9 +164,8 @@ class Engine:
         config = DecodeConfig(pair=config.pair, drafter=spec.name, gamma=4, max_new_tokens=WARM_TOKENS)
         with self._warming, cpu_threads(self.threads):
             parts: list[Iterator[object]] = []
-            # A browser on this machine gets a core, and a visitor may ask for one thread.
-            counts = {self.threads} if self._fixed else {self.threads, max(1, self.threads - 1), 1}
-            parts += [warm_target(self.target, count) for count in counts - self._warm]
+            if (count := self._count(threads)) not in self._warm:
+                parts.append(warm_target(self.target, count))
             if spec.name not in self._warm:
                 ids = self.encode(WARM_PROMPT, config)
                 parts += [warm_drafter(self.target, drafting, spec, ids), self.decode(WARM_PROMPT, config)]
@@ -174,7 +176,7 @@ class Engine:
                 if is_memory(error):
                     raise OutOfMemory() from error
                 raise
-            self._warm |= {*counts, spec.name}
+            self._warm |= {count, spec.name}
 
     def decode(
         self,
@@ -210,9 +212,9 @@ class Engine:
         ending = Ending(() if config.ignore_eos else self.ends, cut, stopped)
         controller = Auto(config, spec.passes) if config.auto else Fixed(config)
         loop = speculate(ids, config, self.target, drafter, clock, controller=controller, ending=ending, detail=detail)
-        with cpu_threads(threads or self.threads):
+        with cpu_threads(self._count(threads or 0)):
             try:
-                probed = not self._fixed and threads is None
+                probed = not self._fixed and (threads or 0) < 1
                 header = self._header(prompt, ids, config, clock, probed=probed, stopped=stopped)
                 events = self._worded(header, loop, config.stops)
                 yield from with_pieces(events, self.pair.tokenizer) if detail else events
@@ -232,6 +234,10 @@ class Engine:
         if self._threads is None:
             self._threads = quickest_threads(self.target, self.pair.placement.device, self._choices)
         return self._threads
+
+    def _count(self, threads: int) -> int:
+        """CPU threads, of which so many were asked for; see :class:`~specdiff_core.schema.decoder.Decoder`."""
+        return threads if threads > 0 else max(1, self.threads + threads)
 
     def _header(
         self,

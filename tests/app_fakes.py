@@ -97,7 +97,9 @@ class FakeDecoder:
         """A token for each word."""
         return list(range(len(prompt.split())))
 
-    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None) -> None:
+    def warm_up(
+        self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None, threads: int = 0
+    ) -> None:
         """Note it, and say so."""
         self.warm_ups.append(config.drafter)
         progress("Warming up")
@@ -138,7 +140,8 @@ class FakeDecoder:
             config=config.to_dict(), prompt=prompt, prompt_ids=(0,), grain=grain, lossless=config.rule.lossless,
             models={"target": "a scripted text, no model", "drafter": config.drafter},
             device="no device (test double)", dtype="none", reason="invented numbers for a test",
-            threads=threads or self.threads, versions={"fake": "1"}, started_at="2026-01-02T03:04:05+00:00",
+            threads=threads if (threads or 0) > 0 else self.threads, versions={"fake": "1"},
+            started_at="2026-01-02T03:04:05+00:00",
         )  # fmt: skip  # several fields a line
         yield Prefilled(tokens=1, span=span("prefill", 0.004))
         total, round, anchor, reason, out = 0, -1, SCRIPT[0], "", list[int]()

@@ -49,8 +49,6 @@ MEASURED = 0.005
 class Scripted(FakeDecoder):
     """A decoder that takes its pace and its failures from the prompt and the settings."""
 
-    threads = 3  # one is left to the browser
-
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder

@@ -120,7 +120,7 @@ def test_a_run_on_one_thread_says_so_in_its_trace() -> None:
     assert decoder.asked_threads == [1, 1]
     assert {event.threads for run in lanes.values() for event in run if isinstance(event, RunStarted)} == {1}
     frames(one(decoder))
-    assert decoder.asked_threads[2:] == [None, None], "those that were quickest at loading"
+    assert decoder.asked_threads[2:] == [0, 0], "those that were quickest at loading"
 
 
 def test_heartbeats_come_while_nothing_happens() -> None:
@@ -387,7 +387,7 @@ def test_stop_ends_a_warm_up_and_the_next_run_warms_up_again() -> None:
     warmed, messages = list[bool](), list[str]()
 
     class Endless(FakeDecoder):
-        def warm_up(self, config: DecodeConfig, progress: Any = None) -> None:
+        def warm_up(self, config: DecodeConfig, progress: Any = None, threads: int = 0) -> None:
             warmed.append(True)
             while len(warmed) == 1:
                 progress("Warming up")

@@ -101,7 +101,8 @@ class Engines:
             if not spec.offline and isinstance(engine, LoadsDrafters):
                 engine.load_drafter(drafter, report)
             if (pair, drafter) not in self._warm:
-                engine.warm_up(DecodeConfig(pair=pair, drafter=drafter), report)  # Stopped if nobody waits any more
+                config = DecodeConfig(pair=pair, drafter=drafter)
+                engine.warm_up(config, report, own_pairs.threads())  # Stopped if nobody waits any more
                 self._warm.add((pair, drafter))
             return engine
 
@@ -121,7 +122,8 @@ class Engines:
         """Fetch a pair, load it and warm it up (on ZeroGPU, runs do)."""
         self.fetch(pair, progress)
         if not is_zero_gpu():
-            for drafter in loaded(find_pair(pair)):
+            drafters = loaded(find_pair(pair))
+            for drafter in sorted(drafters, key=lambda name: name != OPENING.drafter):  # what the page opens with first
                 self(pair, drafter, progress)
 
     def loading(self) -> str:

@@ -161,11 +161,9 @@ class RemoteDecoder:
     def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
         self._remote, self._pipe, self._pair = remote, pipe, pair
 
-    threads = 0  # they are the process's
-
-    def warm_up(self, config: DecodeConfig, progress: Progress = lambda message: None) -> None:
+    def warm_up(self, config: DecodeConfig, progress: Progress = lambda message: None, threads: int = 0) -> None:
         """Warm up there."""
-        self._remote.report(progress, self._pipe, "warm_up", self._pair, config)
+        self._remote.report(progress, self._pipe, "warm_up", self._pair, config, threads)
 
     def race(self, ask: Ask, now: Update, *, stop: Stop) -> Generator[Update, None, None]:
         """Race there, into a trace file: a :class:`~app.run.race.Races`."""
@@ -248,9 +246,9 @@ class _Served:
         """Load a drafter of a loaded pair, sending its progress."""
         cast(LoadsDrafters, self._loaded[pair]).load_drafter(drafter, self._report)
 
-    def warm_up(self, pair: str, config: DecodeConfig) -> None:
+    def warm_up(self, pair: str, config: DecodeConfig, threads: int) -> None:
         """Warm up a loaded pair, sending its progress."""
-        self._loaded[pair].warm_up(config, self._report)
+        self._loaded[pair].warm_up(config, self._report, threads)
 
     def race(self, pair: str, ask: Ask, now: Update) -> Iterator[Update]:
         """Record a race."""

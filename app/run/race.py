@@ -200,8 +200,7 @@ def record(decoder: Decoder, ask: Ask, now: Update, stop: Stop) -> Iterator[Upda
         if stop.is_set():
             raise Stopped
 
-    threads = ask.threads or (max(1, decoder.threads - 1) if ask.local else None)
-    steps = race(decoder, ask.prompt, lanes, stop=stop, threads=threads, progress=check)
+    steps = race(decoder, ask.prompt, lanes, stop=stop, threads=ask.threads, progress=check)
     return Recorder(ask.trace, now, ask.run).write(steps)
 
 
@@ -211,15 +210,13 @@ class Ask:
 
     Attributes:
         run: id for log messages.
-        threads: CPU threads of all lanes; 0: those that were quickest at loading.
-        local: whether a browser on this machine watches, which needs a core of its own.
+        threads: CPU threads of all lanes, as of a decode.
     """
 
     prompt: str
     plan: Lanes
     run: str = field(default_factory=new_run_id)
     threads: int = 0
-    local: bool = False
     trace: Path = field(default_factory=lambda: TRACES.new())
 
 

@@ -48,14 +48,14 @@ def race(
     Args:
         lanes: name -> settings.
         stop: when set, all lanes end before their next pass, at one moment of the clock.
-        threads: CPU threads of all lanes; None: those that were quickest at loading.
+        threads: CPU threads of all lanes, as of a decode.
         progress: gets messages while something warms up; an exception from it ends the race.
         others: lanes of other decoders. An attached server decodes by its own clock, so each of
             these runs alone, after the rest.
     """
     others = others or {}
     for lane, config in lanes.items():
-        others.get(lane, decoder).warm_up(config, progress)
+        others.get(lane, decoder).warm_up(config, progress, threads or 0)
 
     def decode(lane: str, by: Decoder) -> Iterator[Event]:
         return by.decode(prompt, lanes[lane], detail=detail, stop=stop, threads=threads)

@@ -22,11 +22,7 @@ class Stop(Protocol):
 class Decoder(Protocol):
     """The interface of :class:`~specdiff_core.engine.Engine` for the page and benchmarks."""
 
-    @property
-    def threads(self) -> int:
-        """CPU threads of its passes, unless a run asks for another number; 0: unknown."""
-
-    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = ...) -> None:
+    def warm_up(self, config: DecodeConfig, progress: Callable[[str], None] = ..., threads: int = ...) -> None:
         """Pay once what the first passes with such settings cost. An exception from ``progress`` ends it."""
 
     def decode(
@@ -45,7 +41,8 @@ class Decoder(Protocol):
             detail: emit every denoising step and the candidates, or only what metrics need.
             grain: how finely the clock synchronises with a device: ``step`` or ``total``.
             stop: when set, the run ends with reason ``stopped`` before its next pass.
-            threads: CPU threads of this decode; None: those that were quickest at loading.
+            threads: CPU threads of this decode; None or 0: as many as were quickest at loading; −1:
+                one fewer, which leaves a core to a browser on this machine.
         """
 
 
