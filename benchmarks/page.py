@@ -44,8 +44,8 @@ SETTLE = 500  # milliseconds in which the browser closes the page it left
 BROWSERS = ("google-chrome", "chromium-browser", "chromium", "chromium-headless-shell")
 TIMEOUT = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
-THERE = "window.specdiff?.players.live?.trace"
-PLAYING = f"{THERE} && {LIVE}.player.t > 0"
+THERE = "window.specdiff?.players.live?.shown.trace"
+PLAYING = f"{THERE} && {LIVE}.shown.player.t > 0"
 FIRSTS = {
     "event": "true",
     "token": "Object.values(states).some((state) => state?.tokens.length)",
@@ -57,7 +57,7 @@ WATCH = f"""() => {{
     const began = performance.now();
     window.firsts = {{}};
     const look = () => {{
-        const {{ growing, stage: {{ states }} }} = {LIVE};
+        const {{ growing, stage: {{ states }} }} = {LIVE}.shown;
         if (growing) {{
             {"".join(f"if ({held}) window.firsts.{name} ??= performance.now() - began;" for name, held in _FIRSTS)}
         }}
@@ -66,9 +66,9 @@ WATCH = f"""() => {{
     document.getElementById('live-run').click();
     look();
 }}"""
-HEADER = f"{LIVE}.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
+HEADER = f"{LIVE}.shown.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
 STARTED = f"{HEADER}.started_at"
-RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.trace.lanes).map(([name, events]) => {
+RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.shown.trace.lanes).map(([name, events]) => {
     const last = events.find((event) => event.kind === 'Finished');
     return [name, {seconds: last.seconds, ids: last.ids, waited: last.waited_seconds}];
 }))"""
@@ -128,7 +128,7 @@ def run_on_page(page: Any) -> tuple[dict[str, float], dict[str, Any]]:
     page.evaluate(WATCH)
     over = f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}"
     page.wait_for_function(over, timeout=TIMEOUT, polling=500)  # not in every frame
-    page.evaluate(f"{LIVE}.player.pause()")  # the replay must not compete with the next measurement
+    page.evaluate(f"{LIVE}.shown.player.pause()")  # the replay must not compete with the next measurement
     firsts = {name: milliseconds / 1000 for name, milliseconds in page.evaluate("window.firsts").items()}
     return firsts, page.evaluate(RESULT)
 

@@ -68,12 +68,12 @@ def app(tab: str) -> str:
 
 def ready(tab: str) -> str:
     """Whether a player shows a trace and has drawn it."""
-    return f"window.specdiff?.players.{tab}?.trace && !{app(tab)}.live && !{app(tab)}.dirty"
+    return f"window.specdiff?.players.{tab}?.shown.trace && !{app(tab)}.live && !{app(tab)}.frames.dirty"
 
 
 def clock_runs(tab: str) -> str:
     """Whether a race is on the stage while it goes on."""
-    return f"{app(tab)}.growing && {app(tab)}.stage.duration > 0"
+    return f"{app(tab)}.shown.growing && {app(tab)}.shown.stage.duration > 0"
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def open_tab(page: Any, tab: str) -> None:
     if tab in seen:
         page.wait_for_selector(seen[tab])
     else:
-        page.wait_for_function(f"window.specdiff.players.{tab} && !{app(tab)}.asleep")
+        page.wait_for_function(f"window.specdiff.players.{tab} && {app(tab)}.frames?.awake !== false")
 
 
 def open_drawer(page: Any, tab: str) -> None:
@@ -208,17 +208,17 @@ def run(page: Any, tab: str, prompt: str) -> None:
     """Run a prompt to its end."""
     start(page, tab, prompt)
     page.wait_for_function(
-        f"(prompt) => {ready(tab)} && Object.values({app(tab)}.lanes)[0].header.prompt === prompt", arg=prompt
+        f"(prompt) => {ready(tab)} && Object.values({app(tab)}.shown.lanes)[0].header.prompt === prompt", arg=prompt
     )
 
 
 def stand(page: Any, kind: str, which: int = 0, tab: str = "live") -> None:
     """Put the playhead on the n-th stop of a kind of event of the selected lane."""
     page.evaluate(
-        f"([kind, which]) => {{ const app = {app(tab)}; const stops = app.player.stops;"
-        " const found = stops.map((s, i) => [s, i]).filter(([s]) => s.lane === app.selected"
-        " && app.lanes[s.lane].events[s.n - 1].kind === kind);"
-        " app.act(() => app.player.stand(found[which][1])); }",
+        f"([kind, which]) => {{ const app = {app(tab)}; const stops = app.shown.player.stops;"
+        " const found = stops.map((s, i) => [s, i]).filter(([s]) => s.lane === app.shown.selected"
+        " && app.shown.lanes[s.lane].events[s.n - 1].kind === kind);"
+        " app.act(() => app.shown.player.stand(found[which][1])); }",
         [kind, which],
     )
     page.wait_for_function(ready(tab))
@@ -226,7 +226,7 @@ def stand(page: Any, kind: str, which: int = 0, tab: str = "live") -> None:
 
 def playhead(page: Any, tab: str = "live") -> dict[str, Any]:
     return page.evaluate(
-        f"(({{t, stop, playing, slow, duration}}) => ({{t, stop, playing, slow, duration}}))({app(tab)}.player)"
+        f"(({{t, stop, playing, slow, duration}}) => ({{t, stop, playing, slow, duration}}))({app(tab)}.shown.player)"
     )
 
 

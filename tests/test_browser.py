@@ -37,7 +37,7 @@ from tests.browsing import (
 
 pytestmark = MARKS
 LIVE, RACE = app("live"), app("race")
-GOING = f"{LIVE}.growing"
+GOING = f"{LIVE}.shown.growing"
 DARK = "document.body.classList.contains('dark')"
 SCREENS = pytest.mark.parametrize(
     ("size", "dark"),
@@ -57,7 +57,7 @@ def value_of(page: Any, selector: str, wanted: str) -> None:
 
 def titled(page: Any, title: str) -> None:
     """Wait until Live shows the recording of this title."""
-    page.wait_for_function(f"(title) => {ready('live')} && {LIVE}.trace.title === title", arg=title)
+    page.wait_for_function(f"(title) => {ready('live')} && {LIVE}.shown.trace.title === title", arg=title)
 
 
 # ---- the first thirty seconds ----
@@ -222,7 +222,9 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('methods=')")
         link = page.url
-    with visit(browser, link, until="window.specdiff?.players.race && !window.specdiff.players.race.asleep") as page:
+    with visit(
+        browser, link, until="window.specdiff?.players.race && window.specdiff.players.race.frames.awake"
+    ) as page:
         value_of(page, "#race-prompt textarea", "A race to share, π & <b>")
         open_drawer(page, "race")
         ticked = page.locator("#race-methods label:has(input:checked)").all_inner_texts()
@@ -230,7 +232,7 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
         assert page.input_value("#race-max_new_tokens input[type=number]") == "32"
         page.click("#race-run")
         page.wait_for_selector("#race-player .sd-chip[data-kind=run]")
-        assert page.evaluate(f"Object.keys({RACE}.lanes)") == ["vanilla", "prompt_lookup", "specdiff", "dflash"]
+        assert page.evaluate(f"Object.keys({RACE}.shown.lanes)") == ["vanilla", "prompt_lookup", "specdiff", "dflash"]
 
 
 # ---- runs ----
@@ -257,23 +259,23 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         start(page, "live", "A slow run that is stopped")
         page.wait_for_function(clock_runs("live"))
         assert player.locator(".sd-main").get_attribute("aria-busy") == "true"
-        page.wait_for_function(f"{GOING} && {LIVE}.stage.states.vanilla?.tokens.length > 12")
+        page.wait_for_function(f"{GOING} && {LIVE}.shown.stage.states.vanilla?.tokens.length > 12")
         assert player.locator(".sd-rd").count() > 1 and player.locator(".sd-steps .sd-row").count() > 0
         assert "×" in player.locator(".sd-speed").text_content(), "the speed-up so far"
-        page.wait_for_function(f"{LIVE}.player.atEdge")
+        page.wait_for_function(f"{LIVE}.shown.player.atEdge")
         player.locator(".sd-lane-text").last.locator(".sd-t").nth(3).click()
         page.wait_for_selector("#live-player .sd-inspector:visible")
         player.locator(".sd-prev").click()
-        before = page.evaluate(f"{LIVE}.player.t")
-        page.wait_for_function(f"(t) => {GOING} && {LIVE}.player.duration > t + 0.05", arg=before)
-        assert page.evaluate(f"{LIVE}.player.t") == before, "who looks back is left alone"
+        before = page.evaluate(f"{LIVE}.shown.player.t")
+        page.wait_for_function(f"(t) => {GOING} && {LIVE}.shown.player.duration > t + 0.05", arg=before)
+        assert page.evaluate(f"{LIVE}.shown.player.t") == before, "who looks back is left alone"
         player.locator("[name=sd-live]").click()
-        page.wait_for_function(f"{LIVE}.player.atEdge")
+        page.wait_for_function(f"{LIVE}.shown.player.atEdge")
         page.click("#live-stop")
         page.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
         assert "×" in player.locator(".sd-speed").text_content(), "all lanes ended at one moment"
-        ends = page.evaluate(f"Object.values({LIVE}.lanes).map((lane) => lane.finished.seconds)")
+        ends = page.evaluate(f"Object.values({LIVE}.shown.lanes).map((lane) => lane.finished.seconds)")
         assert max(ends) - min(ends) < 0.05
 
         start(page, "live", "A slow run, tab closed")
@@ -287,16 +289,16 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
 def test_a_reload_and_a_slow_connection_lose_nothing(browser: Any, address: str) -> None:
     with visit(browser, address, reloads=True) as page:
         start(page, "live", "A slow run that is reloaded")
-        page.wait_for_function(f"{GOING} && {LIVE}.stage.lanes.vanilla?.texts.length > 4")
+        page.wait_for_function(f"{GOING} && {LIVE}.shown.stage.lanes.vanilla?.texts.length > 4")
         page.reload()
         page.wait_for_function(ready("live"))
         value_of(page, "#live-prompt textarea", "A slow run that is reloaded")
-        assert page.evaluate(f"{LIVE}.lanes.vanilla.texts.length") > 4, "the link in the address leads to it"
+        assert page.evaluate(f"{LIVE}.shown.lanes.vanilla.texts.length") > 4, "the link in the address leads to it"
         network = page.context.new_cdp_session(page)
         speed = {"latency": 100, "downloadThroughput": 150_000, "uploadThroughput": 150_000}
         network.send("Network.emulateNetworkConditions", {"offline": False, **speed})
         run(page, "live", "It arrives late")
-        assert page.evaluate(f"{LIVE}.lanes.vanilla.texts.length") == 96
+        assert page.evaluate(f"{LIVE}.shown.lanes.vanilla.texts.length") == 96
         network.detach()
 
 
@@ -356,7 +358,7 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         page.wait_for_function("document.activeElement.getAttribute('aria-selected') === 'true'")
         page.wait_for_selector("#race-player .sd-say:has-text('drafts nothing')")
         page.keyboard.press("ArrowLeft")
-        assert page.evaluate(f"{RACE}.player.stop") >= 0, "arrows step, also from a row"
+        assert page.evaluate(f"{RACE}.shown.player.stop") >= 0, "arrows step, also from a row"
         page.click("#race-player .sd-lanes > header .sd-link")
         assert page.locator("#race-player .sd-lane-text:visible").count() == 6
         page.locator("#race-player [data-area=tokens]").scroll_into_view_if_needed()
@@ -437,7 +439,7 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         number(one, "live", "gamma", 5)
         start(one, "live", "slow and lost")
         start(two, "live", "lost in the queue")
-        one.wait_for_function(f"{GOING} && {LIVE}.stage.lanes.vanilla?.texts.length > 0")
+        one.wait_for_function(f"{GOING} && {LIVE}.shown.stage.lanes.vanilla?.texts.length > 0")
         one.evaluate(f"{LIVE}.watchdog.ask()")  # a server that answers is waited for
         assert one.evaluate(f"{LIVE}.state") == "running"
         for page in (one, two):
@@ -446,8 +448,8 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         for page in (one, two):
             page.wait_for_selector("#live-player .sd-card:not([hidden])")
             assert page.locator("[aria-busy=true]").count() == 0
-        assert one.evaluate(f"{LIVE}.source") == "stopped"
-        assert one.evaluate(f"{LIVE}.lanes.vanilla.rounds.length") > 0, "with what had arrived"
+        assert one.evaluate(f"{LIVE}.shown.source") == "stopped"
+        assert one.evaluate(f"{LIVE}.shown.lanes.vanilla.rounds.length") > 0, "with what had arrived"
         serve(urlparse(url).port)
         for page in (one, two):
             page.wait_for_function("!window.old && window.specdiff?.players.live")
@@ -518,17 +520,17 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         " return get(...words); };"
     )
     with visit(browser, link, motion=True, before=late) as page:
-        page.wait_for_function(f"{app('live')}.player.stop >= 0 && {ready('live')}")
+        page.wait_for_function(f"{app('live')}.shown.player.stop >= 0 && {ready('live')}")
         assert not playhead(page)["playing"]
         assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
         assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
     another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
     with visit(browser, address + another, motion=True, before=late) as page:
         page.wait_for_function(
-            f"{app('live')}.player.stop >= 0 && {app('live')}.file === {files[1]!r} && {ready('live')}"
+            f"{app('live')}.shown.player.stop >= 0 && {app('live')}.shown.file === {files[1]!r} && {ready('live')}"
         )
         page.wait_for_function(f"{app('live')}.formSettings && {ready('live')}")  # as it opened
-        assert page.evaluate(f"{app('live')}.file") == files[1] and playhead(page)["stop"] >= 0
+        assert page.evaluate(f"{app('live')}.shown.file") == files[1] and playhead(page)["stop"] >= 0
     with visit(browser, address + "?trace=%00&round=x&lane=__proto__&at=%3Cb%3E&tab=no+such") as page:
         assert playhead(page)["duration"] > 0
 
@@ -539,17 +541,17 @@ def test_what_stays_after_a_bad_link_and_after_a_run_without_tokens(browser: Any
         begun = "{ run: 'r', phase: 'loading', lane: 'vanilla', trace: null }"
         ended = "{ run: 'r', phase: 'stopped', trace: null, finished: true }"
         page.evaluate(f"{LIVE}.receive({begun}).then(() => {LIVE}.receive({ended}))")
-        assert page.evaluate(f"[{LIVE}.selected, {LIVE}.source]") == ["drafted", "recording"]
+        assert page.evaluate(f"[{LIVE}.shown.selected, {LIVE}.shown.source]") == ["drafted", "recording"]
 
 
 def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> None:
     """With its controls, also by Share; Back walks through tabs and runs. Without its file, the settings stay."""
-    prompt = "Object.values(window.specdiff.players.live.lanes)[0]?.header.prompt"
+    prompt = "Object.values(window.specdiff.players.live.shown.lanes)[0]?.header.prompt"
     with visit(browser, address) as page:
         number(page, "live", "gamma", 5)
         run(page, "live", "A run to keep")
         page.wait_for_function("location.search.includes('run=')")
-        link, seconds = page.url, page.evaluate(f"{LIVE}.lanes.drafted.duration")
+        link, seconds = page.url, page.evaluate(f"{LIVE}.shown.lanes.drafted.duration")
         run(page, "live", "Another run")
         page.wait_for_function("document.querySelectorAll('[aria-label=\"My runs\"] option').length === 3")
         open_tab(page, "explore")
@@ -575,12 +577,12 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         open_tab(page, "learn")
         page.wait_for_function("location.search.includes('open=learn')")
         opened = page.url  # what a reload asks for
-    with visit(browser, opened, until=f"window.specdiff?.players.live?.trace && {tab} === 'Learn'") as page:
+    with visit(browser, opened, until=f"window.specdiff?.players.live?.shown.trace && {tab} === 'Learn'") as page:
         assert page.evaluate(prompt) == "A run to keep"
         open_tab(page, "live")
         value_of(page, "#live-prompt textarea", "A run to keep")
         value_of(page, "#live-gamma input[type=number]", "5")
-        assert page.evaluate(f"{LIVE}.lanes.drafted.duration") == seconds
+        assert page.evaluate(f"{LIVE}.shown.lanes.drafted.duration") == seconds
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
     query = parse_qs(urlparse(link).query) | {"run": ["x" * 22 + ".jsonl"]}
     with visit(browser, f"{address}?{urlencode(query, doseq=True)}", logged="404") as page:

@@ -31,7 +31,7 @@ def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: A
         page.get_by_role("group", name="Text").get_by_role("button", name="code").click()
         assert labels(page) == ranked(1, "code") != ranked(0, "code")
         page.locator(".sd-cmp-bar:not([disabled])").first.click()
-        page.wait_for_function(f"{ready('race')} && {app('race')}.names.length === 2")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.length === 2")
         open_tab(page, "compare")
         page.locator("#compare-player .sd-source select").select_option(index=1)
         page.wait_for_function(f"{COMPARE}.answer?.choice.pair === 'embedded'")

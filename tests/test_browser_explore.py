@@ -337,7 +337,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
         page.evaluate(f"(race) => {{ {EXPLORE}.races = {{ race, figure: 'measured' }}; {EXPLORE}.draw(); }}", race)
         assert page.locator("[data-figure=measured]").is_hidden()
         listed.locator("li button").first.click()
-        page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'vanilla,drafted'")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.join() === 'vanilla,drafted'")
 
 
 def test_a_rejection_is_sent_another_way_of_recorded_runs_and_of_opened_traces(browser: Any, address: str) -> None:
@@ -372,7 +372,7 @@ def test_a_rejection_is_sent_another_way_of_recorded_runs_and_of_opened_traces(b
             row["run"] == "what if" and row["rejected"] is not None for row in found["rows"]
         )
         page.get_by_role("button", name="Open both in the player").click()
-        page.wait_for_function(f"{ready('race')} && {app('race')}.names.join() === 'a,b'")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.join() === 'a,b'")
         open_tab(page, "explore")
         chosen = page.locator(".sd-exp input[type=file][multiple]")
         traces = [str(path) for path in sorted(TRACES.glob("dialogue-eagle*.jsonl.gz"))]

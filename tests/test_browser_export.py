@@ -17,7 +17,7 @@ from tests.browsing import CARD, MARKS, POINTED, app, overflows, playhead, ready
 
 pytestmark = MARKS
 OWN = TRACES / next(one.watch.trace for one in WORKSHOP if one.watch.trace)
-VIEW = f"{app('live')}.stage.scene({app('live')}.player, {app('live')}.selected).view"
+VIEW = f"{app('live')}.shown.stage.scene({app('live')}.shown.player, {app('live')}.shown.selected).view"
 DRAWN = "[...document.querySelectorAll('#live .sd-plot')].some((place) => place.querySelector('.main-svg'))"
 NOTHING_PERMITTED = """
 window.specdiffNew = true;
@@ -48,9 +48,9 @@ def choose_file(page: Any, name: str, content: bytes) -> None:
 @pytest.mark.parametrize("kind", ["file", pytest.param("folder", marks=pytest.mark.slow)])
 def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict[str, str], kind: str) -> None:
     with visit(browser, exported[kind], motion=True) as page:
-        page.wait_for_function(f"{app('live')}.player.t > 0")
-        page.evaluate(f"{app('live')}.player.slow = 1")
-        page.wait_for_function(f"!{app('live')}.player.playing")
+        page.wait_for_function(f"{app('live')}.shown.player.t > 0")
+        page.evaluate(f"{app('live')}.shown.player.slow = 1")
+        page.wait_for_function(f"!{app('live')}.shown.player.playing")
         found = playhead(page)
         assert found["t"] == found["duration"] > 0
         page.locator("#live .sd-plot").first.scroll_into_view_if_needed()
@@ -61,7 +61,7 @@ def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict
         saved = Path(download.value.path()).read_bytes()
         assert saved.startswith(b"\x1f\x8b")
         choose_file(page, "mine.jsonl.gz", saved)
-        page.wait_for_function(f"{app('live')}.source === 'file' && {app('live')}.player.t > 0")
+        page.wait_for_function(f"{app('live')}.shown.source === 'file' && {app('live')}.shown.player.t > 0")
 
 
 def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str]) -> None:
@@ -121,7 +121,7 @@ def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict
     address, there = exported["file"] + "?tab=compare", "document.querySelector('#compare .sd-cmp-bar')"
     with visit(browser, address, until=there, logged="not drawn") as page:
         choose_file(page, "race.jsonl", gzip.decompress(shipped))
-        page.wait_for_function(f"{ready('race')} && {app('race')}.source === 'file'")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.shown.source === 'file'")
         title = read_trace(shipped).title
         assert page.is_visible("#race .sd-lane") and title in page.inner_text("#race .sd-source")
         page.click("#sd-share")
@@ -132,13 +132,13 @@ def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict
             page.evaluate(f"{app('race')}.card.hide()")
             choose_file(page, "other.gz", content)
             page.wait_for_selector("#race .sd-card:visible :text('This file is not a readable trace')")
-            assert page.evaluate(f"{app('race')}.trace.title") == title, "what was there stays"
+            assert page.evaluate(f"{app('race')}.shown.trace.title") == title, "what was there stays"
         for name in (b'"tests":', b'"span":'):
             page.evaluate(f"{app('race')}.card.hide()")
             choose_file(page, "other.jsonl", b"\n".join(one.replace(name, b'"other":') for one in lines))
             page.wait_for_selector("#race .sd-card:visible :text('This trace cannot be shown')")
         page.evaluate(f"{app('race')}.open({app('race')}.recordings[0])")
-        page.wait_for_function(f"{ready('race')} && {app('race')}.source === 'recording'")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.shown.source === 'recording'")
         assert page.locator("#race .sd-card").is_hidden() and page.is_visible("#race .sd-lane")
 
 
@@ -147,7 +147,7 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
     with visit(browser, exported["file"] + "?explore=window-map", until=until) as page:
         races = "answer.rows.find((row) => row.race).race"
         page.evaluate(f"{app('explore')}.openRace({app('explore')}.{races})")
-        page.wait_for_function(f"{ready('race')} && {app('race')}.trace.lanes.drafted")
+        page.wait_for_function(f"{ready('race')} && {app('race')}.shown.trace.lanes.drafted")
         assert page.is_visible("#race .sd-lane")
         page.click("#tab-explore")
         hint = page.locator("#explore .sd-chart header .sd-sub").first
@@ -194,7 +194,7 @@ def test_a_trace_of_any_name_and_a_lesson(browser: Any, tmp_path: Path) -> None:
     own.write_bytes(OWN.read_bytes())
     page, _ = export.write(tmp_path / "out", export.choose([own], ["accept"]))
     with visit(browser, page.as_uri()) as shown:
-        assert shown.evaluate(f"{app('live')}.player.duration") > 0
+        assert shown.evaluate(f"{app('live')}.shown.player.duration") > 0
         shown.click("#tab-race")
         assert export.EMPTY["race"] in shown.inner_text("#race")
         shown.click("#tab-learn")

@@ -215,9 +215,9 @@ def test_phones_open_the_moment_of_a_projector_which_counts_what_they_choose(bro
         assert room.locator("dialog[open]").count() == 1
         room.keyboard.press("Escape")
         room.keyboard.press(" ")
-        room.wait_for_function(f"{app('live')}.player.playing")
+        room.wait_for_function(f"{app('live')}.shown.player.playing")
         room.keyboard.press(" ")
-        room.wait_for_function(f"!{app('live')}.player.playing")
+        room.wait_for_function(f"!{app('live')}.shown.player.playing")
         room.keyboard.press("ArrowLeft")
         with visit(browser, link, size="phone", until=SLIDE, logged="404") as phone:
             vote(room, phone, stop)

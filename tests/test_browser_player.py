@@ -78,12 +78,12 @@ def test_on_a_phone_the_controls_follow_the_number(page: Any) -> None:
 def test_the_window_is_never_blank_and_shows_every_step(page: Any) -> None:
     """From the first round on there is always one: between two rounds, in a round without a draft,
     and at the end. What stands below it never moves."""
-    stops = page.evaluate(f"{LIVE}.player.stops.filter((stop) => stop.lane === 'drafted').length")
+    stops = page.evaluate(f"{LIVE}.shown.player.stops.filter((stop) => stop.lane === 'drafted').length")
     seen = page.evaluate(f"""() => {{
         const app = {LIVE}, empty = [], below = new Set();
-        const first = app.player.stops.findIndex((stop) => stop.lane === 'drafted');
-        for (let i = first; i < app.player.stops.length; i += 1) {{
-            app.player.stand(i); app.draw();
+        const first = app.shown.player.stops.findIndex((stop) => stop.lane === 'drafted');
+        for (let i = first; i < app.shown.player.stops.length; i += 1) {{
+            app.shown.player.stand(i); app.draw();
             if (!document.querySelector('#live-player .sd-steps .sd-row')) empty.push(i);
             below.add(document.querySelector('#live-player [data-area=tokens]').getBoundingClientRect().top);
         }}
@@ -105,7 +105,7 @@ def test_playback(page: Any) -> None:
     placed = "all => all.map((one) => JSON.stringify(one.getBoundingClientRect()))"
     page.emulate_media(reduced_motion="no-preference")
     page.evaluate(OPEN)
-    page.wait_for_function(f"{LIVE}.player.t > 0")
+    page.wait_for_function(f"{LIVE}.shown.player.t > 0")
     page.locator("body").press(" ")
     assert not playhead(page)["playing"]
     calls: list[str] = []
@@ -114,11 +114,11 @@ def test_playback(page: Any) -> None:
         calls.append(request.url)
 
     page.on("request", called)
-    page.evaluate(f"{LIVE}.act(() => {LIVE}.player.stand(2))")
+    page.evaluate(f"{LIVE}.act(() => {LIVE}.shown.player.stand(2))")
     for key, stop in (("ArrowRight", 3), ("Shift+ArrowRight", 13), ("ArrowLeft", 12)):
         page.locator("body").press(key)
         assert playhead(page)["stop"] == stop
-    assert page.locator("#live-player .sd-rd").count() == page.evaluate(f"{LIVE}.lanes.drafted.rounds.length")
+    assert page.locator("#live-player .sd-rd").count() == page.evaluate(f"{LIVE}.shown.lanes.drafted.rounds.length")
     page.locator("#live-player .sd-rd").nth(3).click()
     page.wait_for_selector("#live-player .sd-window .sd-sub:has-text('round 4')")
     assert page.locator("#live-player .sd-rd").nth(3).get_attribute("aria-current") == "true"
@@ -137,11 +137,11 @@ def test_playback(page: Any) -> None:
     page.select_option("#live-player .sd-bar .sd-pick", "100")
     assert playhead(page)["slow"] == 100
     page.click("#live-player .sd-play")
-    page.wait_for_function(f"{LIVE}.player.playing")
+    page.wait_for_function(f"{LIVE}.shown.player.playing")
     page.click("#live-player .sd-prev")
     stood = playhead(page)["stop"]
     page.keyboard.press(" ")  # not the button again that was clicked
-    page.wait_for_function(f"{LIVE}.player.playing")
+    page.wait_for_function(f"{LIVE}.shown.player.playing")
     page.keyboard.press(" ")
     page.locator("#live-player .sd-next").focus()
     page.keyboard.press("Enter")  # who came with the keyboard stays where they are
@@ -153,7 +153,7 @@ def test_playback(page: Any) -> None:
     stand(page, "Committed", 1)
     fresh = "#live-player .sd-lane-text.sd-selected .sd-now"
     found = page.eval_on_selector_all(fresh, placed)
-    events = page.evaluate(f"{LIVE}.trace.lanes.drafted")
+    events = page.evaluate(f"{LIVE}.shown.trace.lanes.drafted")
     assert len(found) == len([one for one in events if one["kind"] == "Committed"][1]["ids"])
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert page.eval_on_selector_all(fresh, placed) == found
@@ -191,11 +191,11 @@ def test_where_threads_waited_passes_count_and_one_thread_is_offered(page: Any) 
     assert "vanilla 0.90" in page.inner_text("dialog[open]")
     page.keyboard.press("Escape")
     page.click("#live-player .sd-hero .sd-link")
-    page.wait_for_function(f"{ready('live')} && {LIVE}.lanes.drafted.header.threads === 1")
+    page.wait_for_function(f"{ready('live')} && {LIVE}.shown.lanes.drafted.header.threads === 1")
     assert not player.locator(".sd-busy-machine").is_visible()
     assert "×" in player.locator(".sd-speed").inner_text()
     run(page, "live", "A crowded run again")
-    assert page.evaluate(f"{LIVE}.lanes.drafted.header.threads") == 2, "for that one run only"
+    assert page.evaluate(f"{LIVE}.shown.lanes.drafted.header.threads") == 2, "for that one run only"
 
 
 def test_cards(page: Any) -> None:
@@ -243,7 +243,7 @@ def test_of_many_branches_eight_are_drawn_first(page: Any) -> None:
     """Then all of them, in a field that scrolls."""
     resize(page, "phone")
     opened(page, "dialogue-markov-head-draft-tree")
-    page.evaluate(f"{LIVE}.jump({LIVE}.lanes.drafted.rounds.findIndex(({{ tree }}) => tree.count > 8))")
+    page.evaluate(f"{LIVE}.jump({LIVE}.shown.lanes.drafted.rounds.findIndex(({{ tree }}) => tree.count > 8))")
     page.wait_for_function(ready("live"))
     lines, button = page.locator("#live-player .sd-steps .sd-row"), page.locator("#live-player .sd-lines")
     assert lines.count() == 8 and button.get_attribute("aria-expanded") == "false"
@@ -264,7 +264,7 @@ def test_stop_in_the_middle_of_a_race(page: Any) -> None:
     open_drawer(page, "race")
     number(page, "race", "max_new_tokens", 24)
     start(page, "race", "A slow race that is stopped")
-    page.wait_for_function(f"{RACE}.growing && {RACE}.stage.lanes.vanilla?.texts.length > 4")
+    page.wait_for_function(f"{RACE}.shown.growing && {RACE}.shown.stage.lanes.vanilla?.texts.length > 4")
     assert page.locator("#race-player .sd-lane[data-state=now]").count() > 2
     assert page.locator("#race-player .sd-main").get_attribute("aria-busy") == "true"
     page.click("#race-stop")
@@ -273,7 +273,8 @@ def test_stop_in_the_middle_of_a_race(page: Any) -> None:
     tokens = [int(words.split()[0]) for words in lanes(page, "race", "tokens")]
     assert 4 < tokens[0] < 24 and max(tokens[1:]) > tokens[0], "whoever drafts was ahead"
     stopped = page.evaluate(
-        f"Object.values({RACE}.lanes).filter((lane) => lane.finished.reason === 'stopped').map((lane) => lane.duration)"
+        f"Object.values({RACE}.shown.lanes).filter((lane) => lane.finished.reason === 'stopped')"
+        ".map((lane) => lane.duration)"
     )
     assert max(stopped) - min(stopped) < 0.05
 
@@ -302,19 +303,19 @@ def test_a_broken_lane_says_why(page: Any) -> None:
 def test_one_player_at_a_time(page: Any) -> None:
     page.emulate_media(reduced_motion="no-preference")
     page.evaluate(OPEN)
-    page.wait_for_function(f"{LIVE}.player.playing && {LIVE}.player.t > 0")
+    page.wait_for_function(f"{LIVE}.shown.player.playing && {LIVE}.shown.player.t > 0")
     open_tab(page, "race")
-    page.wait_for_function(f"{LIVE}.asleep && !{RACE}.asleep")
-    stood, stop = page.evaluate(f"[{LIVE}.player.t, {LIVE}.player.stop]")
-    page.wait_for_function(f"{RACE}.trace")
-    page.evaluate(f"document.activeElement.blur(); {RACE}.act(() => {RACE}.player.stand(1))")
+    page.wait_for_function(f"!{LIVE}.frames.awake && {RACE}.frames.awake")
+    stood, stop = page.evaluate(f"[{LIVE}.shown.player.t, {LIVE}.shown.player.stop]")
+    page.wait_for_function(f"{RACE}.shown.trace")
+    page.evaluate(f"document.activeElement.blur(); {RACE}.act(() => {RACE}.shown.player.stand(1))")
     page.locator("body").press("ArrowRight")
-    assert page.evaluate(f"{RACE}.player.stop") == 2
-    assert page.evaluate(f"[{LIVE}.player.t, {LIVE}.player.stop]") == [stood, stop]
+    assert page.evaluate(f"{RACE}.shown.player.stop") == 2
+    assert page.evaluate(f"[{LIVE}.shown.player.t, {LIVE}.shown.player.stop]") == [stood, stop]
     open_tab(page, "live")
-    page.wait_for_function(f"{RACE}.asleep && !{LIVE}.asleep")
-    page.wait_for_function(f"(stood) => {LIVE}.player.t > stood", arg=stood)
-    assert page.evaluate(f"{RACE}.player.stop") == 2
+    page.wait_for_function(f"!{RACE}.frames.awake && {LIVE}.frames.awake")
+    page.wait_for_function(f"(stood) => {LIVE}.shown.player.t > stood", arg=stood)
+    assert page.evaluate(f"{RACE}.shown.player.stop") == 2
 
 
 def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
@@ -327,7 +328,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     detail = {"url": url, "lanes": ["vanilla", "block/9/1"], **own}
     tell = "(detail) => window.specdiff.openRace(detail)"
     page.evaluate(tell, detail)
-    page.wait_for_function(f"{ready('race')} && {RACE}.names.join() === 'vanilla,block/9/1'")
+    page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.join() === 'vanilla,block/9/1'")
     assert [words[1:] for words in lanes(page, "race", "name")] == ["Vanilla", "block γ 9"]
     assert page.get_attribute("#race-player .sd-chip", "data-kind") == "recording"
     assert "Dialogue, greedy" in page.text_content("#race-player .sd-source-words")
@@ -337,7 +338,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     words = page.locator("#race-player .sd-lane-text .sd-text").last.text_content()
     assert "Once upon a time" in words and "<" not in words
     page.evaluate(tell, {**detail, "lanes": ["block/9/1"]})
-    page.wait_for_function(f"{RACE}.names.length === 1 && {ready('race')}")
+    page.wait_for_function(f"{RACE}.shown.stage.names.length === 1 && {ready('race')}")
     words = page.text_content("#race-player .sd-lane-text .sd-text")
     assert "Once upon a time" in words, "at the end the text as a whole"
     page.evaluate(f"{RACE}.jump(1)")
@@ -353,7 +354,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
         f" window.specdiff.openRace({{ url }}); {first}; }}",
         url,
     )
-    page.wait_for_function(f"{ready('race')} && {RACE}.names.length === 3")
+    page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.length === 3")
     calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}; {first}; return {RACE}.calls - calls; }}")
     assert not calls, "nothing else is fetched"
     page.evaluate(  # of several recordings the last is shown, also if the first one arrives later
@@ -364,20 +365,20 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
         " window.specdiff.openRace({ url, lanes: ['vanilla', lane] }); }",
         url,
     )
-    shown = f"{RACE}.names.join() === 'vanilla,mdlm/4/1'"
+    shown = f"{RACE}.shown.stage.names.join() === 'vanilla,mdlm/4/1'"
     page.wait_for_function(f"{ready('race')} && {shown}")
     page.evaluate("window.arrive()")
     page.evaluate("(url) => fetch(url).then((answer) => answer.arrayBuffer())", url)  # the late one was read
     assert page.evaluate(shown)
 
     page.evaluate(tell, {**detail, "lanes": ["vanilla", "mdlm/4/1", "block/9/1"]})
-    page.wait_for_function(f"{ready('race')} && {RACE}.names.length === 3")
+    page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.length === 3")
     before = page.text_content("#race-player .sd-hero-name")
     page.evaluate(
         f"async () => {{ const race = {RACE};"
         " await race.receive({ run: 'x', phase: 'loading', message: 'Preparing',"
         " finished: false, lanes: ['vanilla', 'dflash'] });"
-        " window.between = race.source;"
+        " window.between = race.shown.source;"
         " await race.receive({ run: 'x', phase: 'failed', finished: true, trace: null, size: 0,"
         " card: { title: 'No', message: 'It failed.', hint: '', field: '' } }); }"
     )

@@ -90,9 +90,9 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
     smollm2, embedded = EXAMPLES["smollm2"], EXAMPLES["embedded"]
     # A Gradio list that is open while its choices change throws an error; the pairs that are here come seconds after.
     with visit(browser, lab.url, size="phone", logged="reading '0'") as page:
-        header = page.evaluate(f"Object.values({LIVE}.lanes)[0].header")
+        header = page.evaluate(f"Object.values({LIVE}.shown.lanes)[0].header")
         assert header["config"]["pair"] == OPENING.pair == "smollm2" and header["prompt"] == smollm2[0].prompt
-        page.evaluate(f"{LIVE}.act(() => {LIVE}.player.stand({LIVE}.player.stops.length - 1))")
+        page.evaluate(f"{LIVE}.act(() => {LIVE}.shown.player.stand({LIVE}.shown.player.stops.length - 1))")
         page.wait_for_function(ready("live"))
         text = page.inner_text("#live-player")
         assert "scatter" in text and "<|" not in text, "an answer, and no token of the chat template"
@@ -144,7 +144,7 @@ def test_a_refused_download_says_why_and_one_can_be_stopped_and_goes_on(browser:
         page.wait_for_selector(stop, state="hidden")
         assert page.locator(get).is_hidden() and (lab.cache / "tiny.gguf").exists() and not part.exists()
         run(page, "live", "What now?")
-        assert page.evaluate(f"Object.values({LIVE}.lanes)[0].header.config.pair") == "smollm2"
+        assert page.evaluate(f"Object.values({LIVE}.shown.lanes)[0].header.config.pair") == "smollm2"
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_a_short_race_on_the_real_model(browser: Any, tmp_path: Path) -> None:
         number(page, "live", "max_new_tokens", 12)
         run(page, "live", "Name the capital of France.")  # the recorded race asks for it in other words
         lanes = page.evaluate(
-            f"Object.values({LIVE}.lanes).map(({{ header, events }}) => [header.config.pair, events.at(-1).text])"
+            f"Object.values({LIVE}.shown.lanes).map(({{ header, events }}) => [header.config.pair, events.at(-1).text])"
         )
         assert len(lanes) == 2 and lanes[0] == lanes[1] and lanes[0][0] == "smollm2" and lanes[0][1]
         words = " ".join(lanes[0][1].split())

@@ -2,41 +2,30 @@
 // and moves the playhead over it. The Live and the Race tab each have one.
 
 import { Job, listen, lostCard } from './job.js';
+import { Frames } from './frames.js';
 import { Player } from './views/player.js';
-import { Playhead } from './state/playhead.js';
 import { isOpen, isShown, keepRuns, mark, openTab, REFUSAL, register, visit } from './page.js';
-import { Stage } from './state/stage.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
-import { besides } from './state/grid.js';
-import { buildLane, isVanilla } from './state/lane.js';
+import { buildLane } from './state/lane.js';
 import { times } from './state/format.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
 import { address, fits, giveLink, say } from './views/link.js';
 import { know } from './views/glossary.js';
-import {
-  isRun,
-  linkOf,
-  momentAt,
-  momentQuery,
-  readMoment,
-  runQuery,
-  stopOf,
-} from './state/moment.js';
+import { isRun, linkOf, readMoment } from './state/moment.js';
 import { keepRun } from './state/history.js';
-import { passed } from './state/race.js';
+import { Playhead } from './state/playhead.js';
 import { predictedWords } from './state/predicted.js';
 import { recall } from './storage.js';
 import { runOf } from './state/findings.js';
-import { tokenOf } from './state/inspect.js';
-import { Verifier } from './state/verifier.js';
+import { Shown } from './state/shown.js';
+import { Stage } from './state/stage.js';
+import { Study } from './study.js';
 import { wordsOf } from './views/inspector.js';
 import { sentenceOf } from './views/window.js';
 /** @import { Labels } from './state/stage.js' */
-/** @import { Lane, PartialRound } from './state/lane.js' */
 /** @import { Looks } from './state/marks.js' */
 /** @import { Moment, Settings } from './state/moment.js' */
-/** @import { Place } from './state/inspect.js' */
 /** @import { Trace } from './state/trace.js' */
 
 /** @typedef {PlayerOptions & Looks} Options what the server says about the page (app/page.py) */
@@ -56,10 +45,8 @@ import { sentenceOf } from './views/window.js';
  * @property {string} empty shown before there is a race
  */
 
-/** @typedef {{run: string, file: GrowingTrace, before: object | null}} Race under way; `before`: what
- *  was on the stage, once the race has taken it */
-/** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, place: Place,
- *  who: string}} Pinned a position; `token`: of the text, or −1 */
+/** @typedef {{run: string, file: GrowingTrace, before: {shown: Shown, place: any} | null}} Race
+ *  under way; `before`: what was on the stage, once the race has taken it */
 
 const NOT_RUN = 'The form’s settings haven’t been run yet.';
 const NOTHING = 'Stopped. Nothing was measured.';
@@ -103,35 +90,31 @@ export class App extends Job {
       settings: linkOf(recording.settings),
     }));
     this.noSteps = new Set(options.noSteps);
-    this.stage = new Stage([], {}, options);
-    /** @type {string | null} the lane whose window and numbers are shown */
-    this.selected = null;
-    this.player = new Playhead();
-    /** @type {Trace | null} */
-    this.trace = null;
-    this.source = ''; // where the trace comes from
-    this.settings = ''; // of the trace, as a link's query
+    this.shown = new Shown(new Stage([], {}, options), new Playhead());
     /** @type {any} the race on the stage, as `open` takes it; null if it cannot be opened again */
     this.place = null;
-    this.file = ''; // the name in a link of a recording, or of a run that the server keeps
     this.formSettings = ''; // of the controls
     this.runSettings = ''; // of the latest run; the controls may have changed since
     this.chosen = false; // the visitor or a link chose a race
     /** @type {number | null} threads for the next run */
     this.threads = null;
     this.calls = 0; // requests; late answers to earlier ones are dropped
-    /** @type {Pinned | null} */
-    this.pinned = null;
-    /** @type {Verifier | null} while the visitor is the verifier */
-    this.game = null;
     this.stale = ''; // a note that the controls do not match the stage
     this.voice = ''; // what assistive technology reads out
     this.speaks = false; // whether the next drawing is read out
-    this.dirty = true;
-    this.frameAsked = 0; // id of the requested animation frame; 0 while nothing moves
-    this.last = 0;
-    this.drawn = 0; // when the last picture was drawn
-    this.asleep = true; // another tab of the page is open
+    this.study = new Study(root, {
+      shown: () => this.shown,
+      select: (name) => this.select(name),
+      jump: (round) => this.jump(round),
+      rest: (seconds) => this.act((player) => player.rest(seconds)),
+      draw: () => this.draw(),
+      speak: () => this.speak(),
+    });
+    this.frames = new Frames({
+      tick: (milliseconds) => this.tick(milliseconds),
+      draw: () => this.drawOrSay(),
+      gap: () => this.shown.growing ? BETWEEN : 0,
+    });
     this.draw();
     this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-main'));
     document.addEventListener('keydown', (event) => this.keys(event));
@@ -139,30 +122,10 @@ export class App extends Job {
       if (target instanceof Element && target.closest('.sd-invalid')) this.card.hide();
     });
     // Fires when the tab is shown or hidden: the size changes from or to zero.
-    new ResizeObserver(() => this.turn()).observe(
+    new ResizeObserver(() => this.frames.turn(isShown(this.root))).observe(
       /** @type {Element} */ (root.querySelector('.sd-voice')),
     );
-    this.turn();
-  }
-
-  /** Whether the race on the stage is under way. */
-  get growing() {
-    return this.player.growing;
-  }
-
-  get names() {
-    return this.stage.names;
-  }
-
-  get lanes() {
-    return this.stage.lanes;
-  }
-
-  /** Whether another model is on the stage than the form's, which the page describes. */
-  get foreign() {
-    const pair = new URLSearchParams(this.formSettings).get('pair');
-    const lane = Object.values(this.stage.lanes).find((one) => one?.header);
-    return Boolean(pair && lane && lane.header?.config.pair !== pair);
+    this.frames.turn(isShown(this.root));
   }
 
   // ---- messages of the server ----
@@ -171,10 +134,10 @@ export class App extends Job {
     const { card } = this;
     if (message.source === 'file') {
       if (this.live) {
-        if (message.trace || !this.asleep) card.show(REFUSAL);
+        if (message.trace || this.frames.awake) card.show(REFUSAL);
         return;
       }
-      if (message.card && this.asleep) { // only the open tab shows it
+      if (message.card && !this.frames.awake) { // only the open tab shows it
         if (this.options.kind === 'race' || isOpen('race')) return;
         openTab('live');
       }
@@ -196,7 +159,7 @@ export class App extends Job {
     const source = message.phase === 'stopped' ? 'stopped' : message.source;
     if (this.state !== 'waiting') this.over(); // a file may be opened while a run waits
     card.hide();
-    if (trace && live?.run === message.run && this.growing) this.settle(trace, source);
+    if (trace && live?.run === message.run && this.shown.growing) this.settle(trace, source);
     else if (trace) {
       this.show(trace, source, {
         file: typeof message.trace === 'string' ? fileOf(message.trace) : '',
@@ -232,50 +195,24 @@ export class App extends Job {
     if (this.live?.run !== run || !Object.values(file.lanes).some((events) => events.length)) {
       return;
     }
-    if (!this.live.before) this.enterRace(file);
-    this.stage = this.stage.grown(file.lanes, this.options);
-    this.player.grow(this.stage.edge, true);
-    this.player.stops = this.stage.stops(this.selected, true);
-    this.redraw();
+    if (!this.live.before) this.enterRace(this.live);
+    this.shown.grow(file.lanes, this.options);
+    this.frames.ask();
   }
 
-  /** Clear the stage for a race that begins. @param {GrowingTrace} file */
-  enterRace(file) {
-    const { trace, stage, source, settings, place, file: before, player, selected } = this;
-    const names = Object.keys(file.lanes);
-    /** @type {Race} */ (this.live).before = {
-      trace,
-      stage,
-      source,
-      settings,
-      place,
-      file: before,
-      player,
-      selected,
-    };
-    Object.assign(this, {
-      trace: { title: '', lanes: file.lanes },
-      stage: new Stage(
-        names,
-        Object.fromEntries(names.map((name) => [name, null])),
-        this.options,
-      ),
-      source: 'run',
-      settings: this.runSettings,
-      place: null,
-      file: fileOf(file.url),
-      stale: '',
-      pinned: null,
-      game: null,
-      player: new Playhead({ growing: true }),
-    });
-    if (!names.includes(this.selected ?? '')) {
-      this.selected = names.find((name) => name !== 'vanilla') ?? names[0];
-    }
-    this.player.still = wantsStillness();
-    this.player.play();
+  /** Clear the stage for a race that begins. @param {Race} live */
+  enterRace(live) {
+    const { shown, place, runSettings: settings, options } = this;
+    const { file } = live;
+    const origin = { source: 'run', settings, file: fileOf(file.url) };
+    live.before = { shown, place };
+    this.shown = Shown.begun(file, options, origin, shown.selected);
+    this.shown.player.still = wantsStillness();
+    this.shown.player.play();
+    Object.assign(this, { place: null, stale: '' });
+    this.study.leave();
     this.linkRun();
-    if (!this.asleep && window.matchMedia('(max-width: 700px)').matches) {
+    if (this.frames.awake && window.matchMedia('(max-width: 700px)').matches) {
       this.draw();
       this.root.querySelector('.sd-lanes')?.scrollIntoView({ block: 'start' });
     }
@@ -285,22 +222,19 @@ export class App extends Job {
    *  @param {Race | null} live */
   giveBack(live) {
     if (live) live.file.left = true;
-    Object.assign(this, live?.before);
-    if (live?.before) address(this.query());
-    this.restage();
+    if (live?.before) {
+      Object.assign(this, live.before);
+      this.study.leave();
+      address(this.query());
+    }
+    this.compare();
   }
 
   /** The race on the stage is over: keep it, where the visitor has come to.
    *  @param {Trace} trace @param {string} source */
   settle(trace, source) {
-    Object.assign(this, {
-      trace,
-      source,
-      stage: Stage.of(trace.lanes, null, this.options, {}),
-    });
-    this.player.grow(this.stage.duration, false);
-    this.speaks ||= !this.player.playing;
-    this.player.stops = this.stage.stops(this.selected);
+    this.shown.end(trace, source, this.options);
+    this.speaks ||= !this.shown.player.playing;
     this.kept();
     this.compare();
   }
@@ -335,7 +269,7 @@ export class App extends Job {
     } catch (error) {
       if (call !== this.calls) return;
       const [opening] = this.recordings;
-      if (isRun(fileOf(url)) && !this.trace && opening) await this.open({ url: opening.url });
+      if (isRun(fileOf(url)) && !this.shown.trace && opening) await this.open({ url: opening.url });
       const { hint, ...refused } = isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING;
       this.card.show({ ...refused, hint: hint + this.pressWords });
       console.warn('recording not shown:', error);
@@ -353,68 +287,55 @@ export class App extends Job {
 
   /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source
    *  @param {{lanes?: string[] | null, labels?: Labels, settings?: string | null, file?: string}}
-   *  [more] `file`: its name in a link */
+   *  [more] `file`: its name in a link; `settings`: of a recording */
   show(trace, source, { lanes = null, labels = {}, settings = null, file = '' } = {}) {
-    const stage = Stage.of(trace.lanes, lanes, this.options, labels);
-    const ran = ['run', 'failed', 'stopped'].includes(source); // no recording or file
-    Object.assign(this, {
-      trace,
-      file,
-      stage,
-      source,
-      settings: settings ?? (ran ? this.runSettings : ''),
-    });
-    if (lanes) this.selected = null; // the first of these lanes
-    this.player = new Playhead({ duration: stage.duration });
-    this.restage();
+    const origin = { source, file, settings: settings ?? '' };
+    const selected = lanes ? null : this.shown.selected;
+    const shown = Shown.of(trace, this.options, origin, { lanes, labels, selected });
+    if (settings === null && shown.ran) shown.settings = this.runSettings;
+    this.shown = shown;
+    this.study.leave();
     if (settings === null) {
-      if (isRun(file) && ran) this.linkRun();
+      if (shown.ran) this.linkRun();
       this.kept();
     } else mark();
-    if (wantsStillness()) this.player.seek(stage.duration);
-    else this.player.play();
-    this.redraw();
+    if (wantsStillness()) shown.player.seek(shown.player.duration);
+    else shown.player.play();
+    this.compare();
   }
 
   /** Note where the race on the stage can be found again; of the visitor's own, its numbers too. */
   kept() {
-    const { file, source, settings, stage: { names, baseline } } = this;
-    const ran = ['run', 'failed', 'stopped'].includes(source); // no recording or file
-    const again = { url: `runs/${file}`, source: ran ? 'kept' : source, settings };
-    this.place = isRun(file) ? again : null;
+    const { shown } = this;
+    const { file, ran, settings } = shown;
+    const source = ran ? 'kept' : shown.source;
+    this.place = isRun(file) ? { url: `runs/${file}`, source, settings } : null;
     if (ran && file) this.remember();
     mark();
-    if (ran) {
-      keepRuns(names.flatMap((name) => name === baseline ? [] : this.numbersOf(name) ?? []));
-    }
+    if (ran) keepRuns(shown.runs(this.noSteps));
   }
 
   /** Put a link to the visitor's own run into the address, as soon as it begins: a reload finds it
    *  again, and the browser's Back button the one before. */
   linkRun() {
-    const query = runQuery(this.options.kind, this.file, this.settings);
-    if (fits(query) && !new URLSearchParams(location.search).has('lesson')) visit(query); // keeps a lesson's
+    const query = this.shown.link(this.options.kind);
+    const lesson = new URLSearchParams(location.search).has('lesson'); // keeps its own address
+    if (query && fits(query) && !lesson) visit(query);
   }
 
   /** Note the visitor's own run in the list of runs. */
   remember() {
-    const query = runQuery(this.options.kind, this.file, this.settings);
+    const { shown } = this;
+    const query = shown.link(this.options.kind);
     if (!fits(query)) return;
-    const run = this.numbersOf(this.stage.first ?? '');
+    const run = shown.run(shown.stage.first ?? '', this.noSteps);
     const speed = run?.quiet ? run.speedup : null;
-    const prompt = new URLSearchParams(this.settings).get('prompt') ?? '';
+    const prompt = new URLSearchParams(shown.settings).get('prompt') ?? '';
     keepRun({
       query,
       at: Date.now(),
       title: [speed === null ? '' : times(speed), prompt.slice(0, 48)].filter(Boolean).join(' · '),
     });
-  }
-
-  /** A lane compared with the baseline of the race, in numbers that lessons quote. */
-  numbersOf(name) {
-    const { lanes, baseline } = this.stage;
-    const quiet = !this.stage.disturbed(name).length;
-    return runOf(lanes[name], lanes[baseline ?? ''], this.noSteps, quiet);
   }
 
   /** The numbers of a shipped recording; null if there is none. */
@@ -427,121 +348,12 @@ export class App extends Job {
     return run && { title, run };
   }
 
-  /** Show the trace, with a lane of it selected. */
-  restage() {
-    const { present, first, latest } = this.stage;
-    if (!present.includes(this.selected ?? '')) this.selected = first ?? latest;
-    this.point();
-    this.compare();
-  }
-
-  /** Select the lane whose text, window and numbers are shown. The playhead stays where it is. */
+  /** Select the lane whose text, window and numbers are shown. @param {string} name */
   select(name) {
-    if (this.selected === name || this.stage.names.length <= 2) return;
-    this.selected = name;
-    if (this.player.stop >= 0) this.player.seek(this.player.t);
-    this.point();
-    this.speaks = !this.player.playing;
-  }
-
-  /** Step through the selected lane. */
-  point() {
-    this.player.stops = this.stage.stops(this.selected, this.growing);
-    this.pinned = null;
-    this.game = null;
-    this.redraw();
-  }
-
-  get absent() {
-    return this.growing ? 'Not started yet.' : 'This lane didn’t run.';
-  }
-
-  // ---- one position ----
-
-  /** Inspect a place of the round. @param {Lane} lane @param {PartialRound} view
-   *  @param {Place} place */
-  pin(lane, view, place) {
-    if (this.game) return; // the inspector would reveal the answer
-    this.pinned = { name: this.selected ?? '', token: -1, lane, view, place, who: '' };
-    this.draw();
-  }
-
-  /** Inspect a token of a text; in a lane that drafts, its round is shown, too.
-   *  @param {string} name of the lane @param {number} token its place among the new ones
-   *  @param {boolean} byKey the focus follows */
-  pinToken(name, token, byKey) {
-    const lane = this.lanes[name];
-    const origin = lane && tokenOf(lane, token);
-    if (!lane || !origin) return;
-    this.select(name);
-    const { view, place } = origin;
-    if (name === this.selected && !isVanilla(lane)) this.jump(view.round);
-    const who = name === this.selected && this.names.length <= 2
-      ? ''
-      : this.stage.named[name].label;
-    this.pinned = { name, token, lane, view, place, who };
-    this.draw();
-    const inspector = /** @type {HTMLElement} */ (this.root.querySelector('.sd-inspector'));
-    if (byKey) inspector.focus({ preventScroll: true });
-    inspector.scrollIntoView({ block: 'nearest' });
-  }
-
-  /** Inspect the position before or after. */
-  walk(by) {
-    const { name, token, lane, view, place } = /** @type {Pinned} */ (this.pinned);
-    const next = token < 0 ? besides(view, place, by) : null;
-    if (next !== null) this.pin(lane, view, next);
-    else if (token >= 0) this.pinToken(name, token + by, false);
-  }
-
-  unpin() {
-    const marked = this.root.querySelector('.sd-t.sd-pinned') ??
-      this.root.querySelector('.sd-grid .sd-pinned');
-    if (marked instanceof HTMLElement) marked.focus({ preventScroll: true });
-    this.pinned = null;
-    this.draw();
-  }
-
-  // ---- the visitor as the verifier ----
-
-  /** Let the visitor judge the round on the stage, or the next if its verdict is shown. */
-  verify() {
-    const [lane, view] = [
-      this.lanes[this.selected ?? ''],
-      this.stage.scene(this.player, this.selected).view,
-    ];
-    if (!lane) return;
-    this.pinned = null;
-    this.deal(new Verifier(lane, view ? view.round + Number(Boolean(view.verified)) : 0));
-  }
-
-  /** Move the playhead to the end of the round's draft. @param {Verifier} game */
-  deal(game) {
-    this.act((player) => player.rest(game.time));
-    this.game = game;
-  }
-
-  judge(accept) {
-    this.game?.judge(accept);
-    this.speaks = true;
-    this.redraw();
-  }
-
-  judgeNext() {
-    const { game } = this;
-    if (game?.next()) this.deal(game);
-    this.speaks = true;
-    this.redraw();
-  }
-
-  /** Leave the game, and show the verdict of its round. */
-  judged() {
-    const round = this.game?.view.round ?? 0;
-    this.jump(round);
-    this.draw();
-    /** @type {HTMLElement | null} */ (this.root.querySelector('[name=verify]'))?.focus({
-      preventScroll: true,
-    });
+    if (!this.shown.select(name)) return;
+    this.study.leave();
+    this.speaks = !this.shown.player.playing;
+    this.frames.ask();
   }
 
   // ---- actions of the visitor ----
@@ -552,16 +364,19 @@ export class App extends Job {
     const settings = linkOf(values);
     this.formSettings = settings;
     if (this.live || this.busy) return;
-    const unchanged = settings === this.settings || (before ? settings === before : this.chosen);
+    const unchanged = settings === this.shown.settings ||
+      (before ? settings === before : this.chosen);
     const match = unchanged ? null : this.recordings.find((one) => one.settings === settings);
-    if (match && ['recording', ''].includes(this.source)) this.open({ url: match.url }, false);
-    else this.compare();
+    if (match && ['recording', ''].includes(this.shown.source)) {
+      this.open({ url: match.url }, false);
+    } else this.compare();
   }
 
   /** Note whether the controls match the stage. */
   compare() {
-    const differs = this.trace && this.formSettings && this.formSettings !== this.settings &&
-      !['measured', 'file'].includes(this.source);
+    const { trace, settings, source } = this.shown;
+    const differs = trace && this.formSettings && this.formSettings !== settings &&
+      !['measured', 'file'].includes(source);
     const drafter = new URLSearchParams(this.formSettings).get('drafter') ?? '';
     const { predictions, typical } = this.options;
     const denoises = !this.noSteps.has(drafter);
@@ -570,7 +385,7 @@ export class App extends Job {
         predictedWords(predictions, typical, this.formSettings, denoises)
       }`
       : '';
-    this.redraw();
+    this.frames.ask();
   }
 
   /** Called by Gradio for each run (app/scripts.py). Returns its threads, if they are chosen.
@@ -600,7 +415,7 @@ export class App extends Job {
 
   /** Keep the events that have arrived, and the settings. @override */
   async lost(stopped) {
-    const kept = this.growing ? KEPT : '';
+    const kept = this.shown.growing ? KEPT : '';
     await this.finishLocally(this.live);
     if (stopped) {
       if (kept) {
@@ -623,17 +438,17 @@ export class App extends Job {
    *  @param {Race | null} live */
   async finishLocally(live) {
     this.over();
-    if (!live || !this.growing) return this.giveBack(live);
+    if (!live || !this.shown.growing) return this.giveBack(live);
     live.file.left = true;
     this.settle(await live.file.trace(), 'stopped');
   }
 
   /** @param {(player: Playhead) => void} change of the playhead */
   act(change) {
-    this.game = null;
-    change(this.player);
-    this.speaks ||= !this.player.playing;
-    this.redraw();
+    this.study.game = null;
+    change(this.shown.player);
+    this.speaks ||= !this.shown.player.playing;
+    this.frames.ask();
   }
 
   toggle() {
@@ -654,9 +469,14 @@ export class App extends Job {
     this.act((player) => player.rest(share * player.duration));
   }
 
+  /** @param {number | 'auto'} slow wall seconds per decode second */
+  pace(slow) {
+    this.act((player) => Object.assign(player, { slow }));
+  }
+
   /** Move the playhead to the verdict of a round of the selected lane. */
   jump(round) {
-    this.standAt({ lane: this.selected ?? '', round: round + 1, at: 'commit' });
+    this.standAt({ lane: this.shown.selected ?? '', round: round + 1, at: 'commit' });
   }
 
   /** Move the playhead to the verdict of a round, and scroll to the window. */
@@ -677,30 +497,26 @@ export class App extends Job {
         player.play();
       });
     }
-    const lane = this.selected ?? '';
-    const later = this.lanes[lane]?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
+    const { lane, selected } = this.shown;
+    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
     const round = later.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted) ??
       later[0];
     if (!round) return;
-    this.standAt({ lane, round: round.round + 1, at: at === 'draft' ? `step${round.steps}` : at });
+    const phase = at === 'draft' ? `step${round.steps}` : at;
+    this.standAt({ lane: selected ?? '', round: round.round + 1, at: phase });
   }
 
   keys(event) {
     const { target } = event;
-    if (event.defaultPrevented || this.asleep || !isFree(event)) return;
+    if (event.defaultPrevented || !this.frames.awake || !isFree(event)) return;
     if (
       target.closest(
         'dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], ' +
           'input:not(.sd-scrub)',
       )
     ) return;
-    if (this.game) {
-      const key = event.key.toLowerCase();
-      if (key === 'a' || key === 'r') this.judge(key === 'a');
-      else if (key === 'arrowright') this.judgeNext();
-      else if (key === 'escape') this.judged();
-      else return;
-      event.preventDefault();
+    if (this.study.game) {
+      if (this.study.key(event)) event.preventDefault();
       return;
     }
     const grid = target.closest('.sd-gridwrap');
@@ -716,17 +532,13 @@ export class App extends Job {
 
   /** The moment on the stage as a link's query; empty if it has none. */
   momentQuery() {
-    const [name, lane] = [this.selected ?? '', this.lanes[this.selected ?? '']];
-    const moment = this.file && lane ? momentAt(lane, passed(lane, name, this.player)) : null;
-    const { file: trace, settings, options: { kind: tab } } = this;
-    return moment ? momentQuery({ tab, trace, lane: name, settings, ...moment }) : '';
+    return this.shown.moment(this.options.kind);
   }
 
   /** The query of a link to what the tab shows: the visitor's run, or else the controls; without
    *  controls, in an export, the moment. */
   query() {
-    if (isRun(this.file)) return runQuery(this.options.kind, this.file, this.settings);
-    return this.formSettings || this.momentQuery();
+    return this.shown.link(this.options.kind) || this.formSettings || this.momentQuery();
   }
 
   /** A link to what is on the stage, paused. @param {HTMLElement} button that was pressed */
@@ -748,24 +560,23 @@ export class App extends Job {
         ? { url: `runs/${moment.trace}`, source: 'kept', settings: moment.settings }
         : null);
     if (!race) return false;
-    if (this.file !== moment.trace) await this.open(race);
-    if (this.file === moment.trace && !moment.whole) this.standAt(moment); // still wanted
+    if (this.shown.file !== moment.trace) await this.open(race);
+    if (this.shown.file === moment.trace && !moment.whole) this.standAt(moment); // still wanted
     return true;
   }
 
   /** Move the playhead to a moment. @param {Pick<Moment, 'lane' | 'round' | 'at'>} moment */
   standAt(moment) {
-    if (this.lanes[moment.lane]) this.select(moment.lane);
-    const lane = this.lanes[this.selected ?? ''];
-    const index = lane ? stopOf(this.player.stops, lane, this.selected ?? '', moment) : -1;
-    this.act((player) => index < 0 ? player.pause() : player.stand(index));
+    if (this.shown.lanes[moment.lane]) this.select(moment.lane);
+    this.act(() => this.shown.standAt(moment));
   }
 
   /** Download the trace: the server's bytes, or the same format after a stopped run. */
   async save() {
-    if (!this.trace) return;
-    const bytes = this.trace.bytes || (await gzip(new TextEncoder().encode(serialise(this.trace))));
-    const header = Object.values(this.lanes).find((lane) => lane?.header)?.header;
+    const { trace, lanes } = this.shown;
+    if (!trace) return;
+    const bytes = trace.bytes || (await gzip(new TextEncoder().encode(serialise(trace))));
+    const header = Object.values(lanes).find((lane) => lane?.header)?.header;
     const stamp = header ? header.started_at.slice(0, 19).replace(/[^0-9]/g, '') : '';
     download(
       /** @type {BlobPart} */ (bytes),
@@ -778,61 +589,59 @@ export class App extends Job {
 
   /** Draw what is on the stage now. */
   draw() {
-    const scene = this.stage.scene(this.player, this.selected);
+    const { shown, study, formSettings } = this;
+    const scene = shown.scene();
     if (this.speaks) {
-      this.voice = this.game?.words(wordsOf(this.game.lane)) ?? sentenceOf(scene, this.absent);
+      this.voice = study.game?.words(wordsOf(study.game.lane)) ?? sentenceOf(scene);
     }
     this.speaks = false;
     this.root.classList.toggle('sd-none', !scene.names.length);
-    document.getElementById(`${this.prefix}-about`)?.toggleAttribute('hidden', this.foreign);
-    render(html`<${Player} app=${this} scene=${scene} />`, this.root);
+    const pair = new URLSearchParams(formSettings).get('pair');
+    const foreign = Boolean(pair && shown.pair && shown.pair !== pair); // not what the page describes
+    document.getElementById(`${this.prefix}-about`)?.toggleAttribute('hidden', foreign);
+    render(
+      html`
+        <${Player} scene=${scene} shown=${shown} options=${this.options} noSteps=${this.noSteps}
+          recordings=${this.recordings} card=${this.card.element} status=${this.status.element}
+          stale=${this.stale} voice=${this.voice} study=${study} act=${this} />
+      `,
+      this.root,
+    );
   }
 
-  /** Follow the tab being opened or left: a hidden player draws nothing and stands still. */
-  turn() {
-    this.asleep = !isShown(this.root);
-    if (!this.asleep) this.wake();
-  }
-
-  redraw() {
-    this.dirty = true;
-    this.wake();
-  }
-
-  /** Request one animation frame. While nothing changes none is requested: the browser may be on the
-   *  machine that decodes. */
-  wake() {
-    if (!this.frameAsked && !this.asleep) {
-      this.frameAsked = requestAnimationFrame((now) => this.frame(now));
+  /** An export opens files without checking that their events are consistent. */
+  drawOrSay() {
+    try {
+      this.draw();
+    } catch (error) {
+      this.shown.player.pause();
+      this.card.show(UNREADABLE);
+      console.error('not drawn:', error);
     }
   }
 
-  frame(now) {
-    this.frameAsked = 0;
-    if (!this.root.isConnected) return;
-    if (this.asleep) {
-      this.last = 0;
-      return;
-    }
-    if (this.growing && now - this.drawn < BETWEEN) return this.wake();
-    this.drawn = now;
-    const elapsed = this.last ? Math.min(250, now - this.last) : 0;
-    this.last = now;
-    const wasPlaying = this.player.playing;
-    if (this.player.tick(elapsed)) this.dirty = true;
-    if (this.dirty && !document.hidden) {
-      this.speaks ||= wasPlaying && !this.player.playing;
-      try {
-        this.draw();
-      } catch (error) { // an export opens files without checking that their events are consistent
-        this.player.pause();
-        this.card.show(UNREADABLE);
-        console.error('not drawn:', error);
-      }
-      this.dirty = false;
-    }
-    if (this.dirty || this.player.playing) this.wake();
-    else this.last = 0; // the next frame measures its time anew
+  /** Read the next drawing out. */
+  speak() {
+    this.speaks = true;
+    this.frames.ask();
+  }
+
+  /** Wall milliseconds passed. Returns whether the playhead plays on. */
+  tick(milliseconds) {
+    const { player } = this.shown;
+    const wasPlaying = player.playing;
+    if (player.tick(milliseconds)) this.frames.dirty = true;
+    this.speaks ||= wasPlaying && !player.playing;
+    return player.playing;
+  }
+
+  /** Show a moment of the race in its tab (see `stand`), and an element of it.
+   *  @param {string} at @param {string} area a selector */
+  pointAt(at, area) {
+    openTab(this.options.kind);
+    this.stand(at);
+    this.draw();
+    return this.root.querySelector(area);
   }
 }
 
@@ -857,5 +666,7 @@ export function mount(element, props, watch, options) {
       : options.recordings.some(({ url }) => fileOf(url) === moment.trace));
   const [opening] = options.recordings;
   if (moment && opensHere) app.openMoment(moment);
-  else if (opening && !app.trace && !app.live && !app.calls) app.open({ url: opening.url }, false);
+  else if (opening && !app.shown.trace && !app.live && !app.calls) {
+    app.open({ url: opening.url }, false);
+  }
 }

@@ -257,7 +257,9 @@ export class Learn {
       }
     }
     const settings =
-      [live?.recordings[0]?.settings, live?.file && live.settings].includes(live?.formSettings)
+      [live?.recordings[0]?.settings, live?.shown.file && live.shown.settings].includes(
+          live?.formSettings,
+        )
         ? ''
         : live?.formSettings;
     for (const [key, value] of new URLSearchParams(settings)) {
@@ -344,8 +346,9 @@ export class Learn {
 
   /** Run the recording's race; the server first fills in its settings. @param {App} player */
   async race(player) {
-    if (player.settings) player.press('fill');
-    await until(() => !player.settings || player.formSettings === player.settings);
+    const { settings } = player.shown;
+    if (settings) player.press('fill');
+    await until(() => !settings || player.formSettings === settings);
     player.press('run');
   }
 

@@ -50,7 +50,7 @@ def build() -> Controls:
     pair.change(drafters_of, models, widgets["drafter"], **QUIET)
     gr.on([pair.change, widgets["drafter"].change], window_of, [*models, *window], window, **QUIET)
     fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
-    query = "() => [window.specdiff.players.live.settings]"
+    query = "() => [window.specdiff.players.live.shown.settings]"
     fill.click(lambda link: form.fill(from_query(dict(parse_qsl(link)))), form.threads, form.inputs, js=query, **QUIET)
     return form
 

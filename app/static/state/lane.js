@@ -306,6 +306,9 @@ export const isServed = (lane) => Boolean(lane && lane.header && lane.header.ser
 /** @param {Lane} lane @returns {boolean} whether it is greedy, so that nothing is drawn */
 export const isGreedy = (lane) => lane.header?.config.temperature === 0;
 
+/** @param {Lane | null} lane @returns {boolean} whether no more events come */
+export const isOver = (lane) => Boolean(lane && (lane.finished || lane.failed));
+
 /** @param {Lane | null} lane @returns {boolean} whether it drafts nothing */
 export const isVanilla = (lane) =>
   Boolean(lane && lane.header && lane.header.config.drafter === 'none');

@@ -1,6 +1,6 @@
 // The stage of a player: lanes of a trace or of a race under way, and their states at a time. Pure.
 
-import { buildLane, extend, stateAt } from './lane.js';
+import { buildLane, extend, isOver, stateAt } from './lane.js';
 import { busyWords, ratio } from './format.js';
 import { nameLanes } from './marks.js';
 import { waiting } from './metrics.js';
@@ -68,7 +68,7 @@ export class Stage {
 
   /** Up to which time all lanes have decoded, of those under way. */
   get edge() {
-    const racing = this.names.filter((name) => !over(this.lanes[name]));
+    const racing = this.names.filter((name) => !isOver(this.lanes[name]));
     const ends = racing.map((name) => this.lanes[name]?.duration ?? 0);
     return racing.length ? Math.min(...ends) : this.duration;
   }
@@ -138,6 +138,7 @@ export class Stage {
     const shown = roundOf(state, player.stop >= 0);
     const ended = names.every((name) => !lanes[name] || clocks[name]?.done);
     return {
+      stage: this,
       names,
       named,
       lanes,
@@ -156,12 +157,10 @@ export class Stage {
       moment: [state?.n, shown.round?.round, shown.round?.phase].join(), // changes with every event
       over: !growing && ended,
       growing, // more events may come
+      absent: growing ? 'Not started yet.' : 'This lane didn’t run.', // of a lane without events
     };
   }
 }
-
-/** @param {Lane | null} lane */
-const over = (lane) => Boolean(lane && (lane.finished || lane.failed));
 
 /** The round of a lane to show: between two rounds the last one stays.
  *  @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */

@@ -1,7 +1,7 @@
 // You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one,
 // before the rule's own verdict is shown. Pure.
 
-import { decisive, isGreedy, stateAt } from './lane.js';
+import { decisive, isGreedy, isOver, stateAt } from './lane.js';
 import { inspected } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
@@ -16,10 +16,12 @@ const isTested = ({ verified }) => Boolean(verified?.tests.length);
 /** Whether a lane has a verdict to judge. @param {Lane | null} lane */
 export const isJudged = (lane) => Boolean(lane?.rounds.some(isTested));
 
-/** The state at the first verdict from a round on, or of the lane. @param {Lane} lane */
+/** The state at the first verdict from a round on; after the last, at the first of the lane, or, of
+ *  a lane that is under way, at the last. @param {Lane} lane */
 function verdictFrom(lane, from) {
   const tested = lane.rounds.filter(isTested);
-  const { ends } = tested.find(({ round }) => round >= from) ?? tested[0];
+  const { ends } = tested.find(({ round }) => round >= from) ??
+    (isOver(lane) ? tested[0] : tested[tested.length - 1]);
   return stateAt(lane, ends.Verified);
 }
 

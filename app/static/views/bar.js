@@ -3,7 +3,7 @@
 import { Button, html, icon, Link, Select } from './ui.js';
 import { seconds, slowWords } from '../state/format.js';
 /** @import { App } from '../app.js' */
-/** @import { Scene } from '../state/stage.js' */
+/** @import { Playhead } from '../state/playhead.js' */
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const STEPS = 1000; // of the range input
@@ -11,22 +11,20 @@ const PACE =
   'The first rounds play slowly, so that each of their steps is seen, then the race runs ' +
   'in real time. All lanes share one clock, the decode clock.';
 
-/** What the player does. @param {App['player']} player */
+/** What the player does. @param {Playhead} player */
 function doingWords({ atEdge, growing, playing, isSlow, t, duration }) {
   if (atEdge) return '● live';
   if (!playing) return growing || t < duration ? 'paused' : 'the end';
   return isSlow ? 'slow motion' : 'real time';
 }
 
-/** @param {{app: App, scene: Scene}} props */
-export function Bar({ app, scene }) {
-  const { t, duration, playing, slow, atEdge } = app.player;
+/** @param {{player: Playhead,
+ *  act: Pick<App, 'seek' | 'step' | 'toggle' | 'toEdge' | 'pace' | 'save'>}} props */
+export function Bar({ player, act }) {
+  const { t, duration, playing, growing, slow, atEdge } = player;
   const share = duration ? t / duration : 0;
-  const scrub = ({ currentTarget }) => app.seek(Number(currentTarget.value) / STEPS);
-  const pick = (value) =>
-    app.act((player) => {
-      player.slow = value === 'auto' ? 'auto' : Number(value);
-    });
+  const scrub = ({ currentTarget }) => act.seek(Number(currentTarget.value) / STEPS);
+  const pick = (value) => act.pace(value === 'auto' ? value : Number(value));
   const speeds = [
     ['auto', 'slow at first'],
     ...SPEEDS.map((speed) => [speed, slowWords(speed)]),
@@ -38,24 +36,24 @@ export function Bar({ app, scene }) {
   return html`
     <div class="sd-bar" role="group" aria-label="Playback" data-area="bar">
       <${Button} name="sd-back" label="Back to the start"
-        act=${() => app.seek(0)}>${icon('start')}<//>
+        act=${() => act.seek(0)}>${icon('start')}<//>
       <${Button} name="sd-prev" label="One step back (left arrow; with shift, ten)"
-        act=${() => app.step(-1)}>${icon('back')}<//>
-      <${Button} name="sd-play" label=${play} act=${() => app.toggle()}>${icon(sign)}<//>
+        act=${() => act.step(-1)}>${icon('back')}<//>
+      <${Button} name="sd-play" label=${play} act=${() => act.toggle()}>${icon(sign)}<//>
       <${Button} name="sd-next" label="One step forward (right arrow; with shift, ten)"
-        act=${() => app.step(1)}>${icon('next')}<//>
+        act=${() => act.step(1)}>${icon('next')}<//>
       <input type="range" class="sd-scrub" min="0" max=${STEPS} step="1" value=${value}
         style=${style} aria-label="Position in the race" aria-valuetext=${place} oninput=${scrub} />
-      <span class="sd-pace" data-live=${String(scene.growing)}>${!scene.growing || atEdge
-        ? doingWords(app.player)
-        : html`<${Link} act=${() => app.toEdge()} name="sd-live">● go live<//> · ${
-          doingWords(app.player)
+      <span class="sd-pace" data-live=${String(growing)}>${!growing || atEdge
+        ? doingWords(player)
+        : html`<${Link} act=${() => act.toEdge()} name="sd-live">● go live<//> · ${
+          doingWords(player)
         }`}</span>
       <span class="sd-time">${time}</span>
         <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
           value=${slow} options=${speeds} act=${pick} />
         <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${() =>
-          app.save()}>${icon('save')}<span>Trace</span><//>
+          act.save()}>${icon('save')}<span>Trace</span><//>
       </div>
   `;
 }

@@ -6,9 +6,9 @@ import { classes, glossed, html, Link, useState, walk } from './ui.js';
 import { LEGEND, quotedTau, rate, ratio, seconds, settingsWords, times } from '../state/format.js';
 import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';
-/** @import { App } from '../app.js' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
+/** @import { Study } from '../study.js' */
 
 const COLUMNS = [
   ['place', 'Place', 'By decode time, among the lanes that wrote as many tokens as the longest.'],
@@ -40,16 +40,18 @@ function subtitle(lane, about, noSteps) {
   return `an attached server${tau ? `, reports ${tau}` : ''}`;
 }
 
-/** @param {{app: App, scene: Scene, name: string, columns: boolean, select: () => void}} props */
-function Head({ app, scene, name, columns, select }) {
+/** @param {{scene: Scene, name: string, prefix: string, noSteps: Set<string>, select: () => void}}
+ *  props */
+function Head({ scene, name, prefix, noSteps, select }) {
   const { lanes: { [name]: lane }, named: { [name]: named }, rows: { [name]: row } } = scene;
-  const mark = markOf(lane, row, app.stage.ends[name], scene.ranks[name], app.absent);
+  const mark = markOf(lane, row, scene.stage.ends[name], scene.ranks[name], scene.absent);
+  const columns = scene.names.length <= 2;
   const selected = name === scene.selected;
-  const doubt = app.stage.doubt(name);
+  const doubt = scene.stage.doubt(name);
   const tab = columns ? {} : {
     role: 'tab',
     'aria-selected': String(selected),
-    'aria-controls': `${app.prefix}-panel`,
+    'aria-controls': `${prefix}-panel`,
     tabindex: selected ? 0 : -1,
   };
   const number = (key, value, unit, attributes = {}) =>
@@ -62,10 +64,10 @@ function Head({ app, scene, name, columns, select }) {
   const kind = [selected && 'sd-selected', !lane && 'sd-absent', isVanilla(lane) && 'sd-vanilla'];
   const style = { '--lane': `var(--sd-${named.colour})` };
   const stops = columns ? undefined : null;
-  const settings = subtitle(lane, named.about, app.noSteps);
+  const settings = subtitle(lane, named.about, noSteps);
   const share = row ? row.share : 0;
   return html`
-    <div class=${classes('sd-lane', ...kind)} id="${app.prefix}-lane-${name}" style=${style}
+    <div class=${classes('sd-lane', ...kind)} id="${prefix}-lane-${name}" style=${style}
       data-state=${mark.kind} data-busy=${String(Boolean(doubt))} onclick=${select} ...${tab}>
         <span class="sd-lane-place" title=${mark.placeTitle || null}>${mark.place}</span>
         <span class="sd-lane-who">
@@ -86,8 +88,16 @@ function Head({ app, scene, name, columns, select }) {
   `;
 }
 
-/** @param {{app: App, scene: Scene}} props */
-export function Lanes({ app, scene }) {
+/**
+ * @typedef {object} Props
+ * @property {Scene} scene @property {string} prefix of ids
+ * @property {Set<string>} noSteps drafters that don't denoise
+ * @property {Study} study what the visitor looks at closely
+ * @property {(name: string) => void} select a lane
+ */
+
+/** @param {Props} props */
+export function Lanes({ scene, prefix, noSteps, study, select }) {
   const [all, setAll] = useState(false);
   const { names, named, lanes, states, selected } = scene;
   const columns = names.length <= 2;
@@ -99,13 +109,12 @@ export function Lanes({ app, scene }) {
   const keys = (event) => {
     if (columns) return;
     const to = walk(event, [...event.currentTarget.children], ROW_KEYS);
-    if (to >= 0) app.select(names[to]);
+    if (to >= 0) select(names[to]);
   };
   const card = (name) => {
-    const select = () => app.select(name);
-    const pinned = app.pinned && app.pinned.name === name ? app.pinned.token : -1;
+    const pinned = study.pinned?.name === name ? study.pinned?.token ?? -1 : -1;
     const [fullState, judged] = [states[name], states[selected ?? '']?.tokens.length];
-    const state = app.game && fullState && name !== selected
+    const state = study.game && fullState && name !== selected
       ? { ...fullState, tokens: fullState.tokens.slice(0, judged) } // more would reveal the answer
       : fullState;
     const visible = columns || all || name === selected;
@@ -120,12 +129,12 @@ export function Lanes({ app, scene }) {
       round: name === selected ? scene.view : null,
       moment: scene.moment,
       pinned,
-      press: (token, byKey) => app.pinToken(name, token, byKey),
+      press: (token, byKey) => study.pinToken(name, token, byKey),
     };
     return html`
       <article key=${name} class=${classes('sd-lane-text', name === selected && 'sd-selected')}
         hidden=${!visible} style=${{ '--lane': `var(--sd-${colour})` }}>
-        <button type="button" class="sd-lane-title" onclick=${select}>
+        <button type="button" class="sd-lane-title" onclick=${() => select(name)}>
           <span class="sd-lane-glyph" aria-hidden="true">${glyph}</span> ${label}</button>
         ${visible && html`<${Text} ...${text} />`}
         <p class="sd-lane-note">${failed}</p>
@@ -147,8 +156,9 @@ export function Lanes({ app, scene }) {
       <div class="sd-lane-list" onkeydown=${keys} ...${list}>
           ${names.map((name) =>
             html`
-              <${Head} key=${name} app=${app} scene=${scene} name=${name} columns=${columns}
-                select=${() => app.select(name)} />
+              <${Head} key=${name} scene=${scene} name=${name} prefix=${prefix}
+                noSteps=${noSteps}
+                select=${() => select(name)} />
             `
           )}
         </div>

@@ -10,8 +10,10 @@ import { Lanes } from './lanes.js';
 import { LeadSentence, Source } from './source.js';
 import { RoomNotice } from './notes.js';
 import { TourOffer } from './tour.js';
-/** @import { App } from '../app.js' */
+/** @import { App, Options } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
+/** @import { Shown } from '../state/shown.js' */
+/** @import { Study } from '../study.js' */
 
 const FIGURES = {
   tokens: tokensFigure,
@@ -20,12 +22,23 @@ const FIGURES = {
 };
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
 
-/** @extends {Component<{app: App, scene: Scene}>} */
+/**
+ * @typedef {object} Props
+ * @property {Scene} scene @property {Shown} shown @property {Options} options
+ * @property {Set<string>} noSteps drafters that don't denoise
+ * @property {App['recordings']} recordings @property {HTMLElement} card for errors
+ * @property {HTMLElement} status of a run @property {string} stale a note that the controls differ
+ * @property {string} voice what assistive technology reads out
+ * @property {Study} study what the visitor looks at closely @property {App} act
+ */
+
+/** @extends {Component<Props>} */
 export class Player extends Component {
   /** @override */ componentDidMount() {
-    const { app } = this.props;
-    const places = app.root.querySelectorAll('.sd-plot');
-    this.charts = new Charts(places, { plotly: app.options.plotly, without: WITHOUT });
+    const places = /** @type {HTMLElement} */ (this.base?.parentElement).querySelectorAll(
+      '.sd-plot',
+    );
+    this.charts = new Charts(places, { plotly: this.props.options.plotly, without: WITHOUT });
     this.componentDidUpdate();
   }
 
@@ -34,9 +47,10 @@ export class Player extends Component {
     this.charts?.offer((name) => FIGURES[name](scene));
   }
 
-  /** @param {{app: App, scene: Scene}} props @override */
-  render({ app, scene }) {
-    const of = { app, scene };
+  /** @param {Props} props @override */
+  render({ scene, shown, options, noSteps, recordings, card, status, stale, voice, study, act }) {
+    const { prefix, exactness } = options;
+    const raced = options.kind === 'race';
     const chart = (name, title, hint, area) =>
       html`
         <section class="sd-panel sd-chart" aria-label=${title} data-area=${area}>
@@ -44,33 +58,39 @@ export class Player extends Component {
           <div class="sd-plot" data-figure=${name}></div>
         </section>
       `;
-    return html`${app.options.kind === 'live' && html`<${TourOffer} app=${app} />`}
-      <${ElementSlot} element=${app.card.element} />
-      <${LeadSentence} ...${of} /><${Source} ...${of} />
-      <${RoomNotice} /><p class="sd-stale" role="status" hidden=${!app.stale}>${app.stale}</p>
-      <${ElementSlot} element=${app.status.element} />
-      <p class="sd-panel sd-empty">${app.options.empty}</p>
-      <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
-        <${Hero} ...${of} /><${Lanes} ...${of} /><${Bar} ...${of} />
-        <${DraftWindow} ...${of} /><${Numbers} ...${of} />
-        ${chart('tokens', 'Tokens over decode time', 'a step for each round', 'tokens')}
-        <details class="sd-further" data-area="further">
-          <summary>More of this run: acceptance by position, denoising confidence</summary>
-          <div>${
-      chart(
-        'acceptance',
-        'Acceptance by position',
-        'bars: run so far; ● accepted, ✕ rejected, – draw u of this round',
-      )
-    }
-            ${
-      chart(
-        'confidence',
-        'Denoising confidence',
-        'largest probability, this round; at temperature 0 that of the softmax at 1',
-      )
-    }</div></details>
-      </div>
-      <div class="sd-voice" aria-live="polite">${app.voice}</div>`;
+    return html`
+      ${!raced && html`<${TourOffer} act=${act} />`}
+            <${ElementSlot} element=${card} />
+            <${LeadSentence} scene=${scene} />
+            <${Source} shown=${shown} raced=${raced} recordings=${recordings} kept=${options.kept}
+        act=${act} />
+            <${RoomNotice} /><p class="sd-stale" role="status" hidden=${!stale}>${stale}</p>
+            <${ElementSlot} element=${status} />
+            <p class="sd-panel sd-empty">${options.empty}</p>
+            <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
+              <${Hero} scene=${scene} source=${shown.source} options=${options} noSteps=${noSteps}
+                act=${act} />
+              <${Lanes} scene=${scene} prefix=${prefix} noSteps=${noSteps} study=${study}
+                select=${(name) => act.select(name)} />
+              <${Bar} player=${shown.player} act=${act} />
+              <${DraftWindow} scene=${scene} prefix=${prefix} study=${study}
+                jump=${(round) =>
+                  act.jump(round)} /><${Numbers} scene=${scene} exactness=${exactness} />
+              ${chart('tokens', 'Tokens over decode time', 'a step for each round', 'tokens')}
+              <details class="sd-further" data-area="further">
+                <summary>More of this run: acceptance by position, denoising confidence</summary>
+                <div>${chart(
+                  'acceptance',
+                  'Acceptance by position',
+                  'bars: run so far; ● accepted, ✕ rejected, – draw u of this round',
+                )}
+                  ${chart(
+                    'confidence',
+                    'Denoising confidence',
+                    'largest probability, this round; at temperature 0 that of the softmax at 1',
+                  )}</div></details>
+            </div>
+            <div class="sd-voice" aria-live="polite">${voice}</div>
+    `;
   }
 }

@@ -1,7 +1,6 @@
 // One bar per round: how many drafted tokens were accepted. A bar jumps to its verdict.
 
 import { html, walk } from './ui.js';
-/** @import { App } from '../app.js' */
 /** @import { Round } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 
@@ -14,17 +13,18 @@ function words({ round, size, accepted, drafted, extra }, open) {
   }`;
 }
 
-/** @param {{app: App, scene: Scene}} props */
-export function Rounds({ app, scene: { lane, state, view, shown } }) {
+/** @param {{scene: Scene, closed: number, jump: (round: number) => void}} props `closed`: the round
+ *  from which on no verdict may be shown */
+export function Rounds({ scene: { lane, state, view, shown }, closed, jump }) {
   const rounds = lane && lane.rounds.some((round) => round.size) ? lane.rounds : [];
   const tallest = Math.max(1, ...rounds.map((round) => round.size));
   const current = shown.older ? state?.window?.round : view?.round;
   const keys = (event) => {
     const to = walk(event, [...event.currentTarget.children]);
-    if (to >= 0) app.jump(to);
+    if (to >= 0) jump(to);
   };
   const bar = (/** @type {Round} */ round) => {
-    const open = !app.game || round.round < app.game.view.round;
+    const open = round.round < closed;
     const full = open && round.accepted > 0 && round.accepted === round.drafted;
     const kind = `sd-rd${full ? ' sd-rd-full' : ''}${
       round.round < (state?.sums.rounds ?? 0) ? ' sd-past' : ''
@@ -39,7 +39,7 @@ export function Rounds({ app, scene: { lane, state, view, shown } }) {
         aria-current=${String(round.round === current)} tabindex=${round.round === (current ?? 0)
           ? 0
           : -1}
-        onclick=${() => app.jump(round.round)}>
+        onclick=${() => jump(round.round)}>
         <i style="height: ${height}%"><b style="height: ${share}%"></b></i></button>
     `;
   };

@@ -5,7 +5,7 @@ import { numbers, outcome, sameText, verdict, whySlow } from '../state/headline.
 import { speedUpSoFar } from '../state/metrics.js';
 import { times } from '../state/format.js';
 import { typicalWords } from '../state/predicted.js';
-/** @import { App } from '../app.js' */
+/** @import { App, Options } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
 /** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} in the glossary */
@@ -25,30 +25,30 @@ const ALONE =
   'A single thread never waits for other threads, so its clock can be trusted while other ' +
   'programs run';
 
-/** @param {App} app @param {Scene} scene */
-function comparison(app, { lanes, states, clocks, selected }) {
-  const { stage } = app;
+/** @param {Scene} scene @param {Options['exactness']} exactness */
+function comparison({ stage, lanes, states, clocks, selected }, exactness) {
   const pair = stage.pair(lanes, selected);
-  const race = verdict(pair, stage.doubt(selected ?? ''), app.options.exactness);
+  const race = verdict(pair, stage.doubt(selected ?? ''), exactness);
   return { pair, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }
 
-/** @param {{app: App, scene: Scene}} props */
-export function Hero({ app, scene }) {
-  const { pair, states, clocks, race } = comparison(app, scene);
+/** @param {{scene: Scene, source: string, options: Pick<Options, 'exactness' | 'typical'>,
+ *  noSteps: Set<string>, act: Pick<App, 'look' | 'runQuietly'>}} props */
+export function Hero({ scene, source, options, noSteps, act }) {
+  const { pair, states, clocks, race } = comparison(scene, options.exactness);
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
   const alone = baseline &&
     !scene.names.some((name) => name !== scene.baseline && scene.lanes[name]?.texts.length);
   const [speed, words, slower] = alone && !scene.growing
     ? ['–', 'only vanilla ran, so there is nothing to compare']
-    : outcome(pair, clocks, race, baseline, app.source);
+    : outcome(pair, clocks, race, baseline, source);
   const soFar = speedUpSoFar(clocks.drafted, clocks.vanilla);
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));
   const name = scene.names.length > 2 ? scene.named[scene.selected ?? '']?.label : '';
   const { drafted, vanilla } = pair;
-  const denoises = !app.noSteps.has(String(drafted?.header?.config.drafter));
+  const denoises = !noSteps.has(String(drafted?.header?.config.drafter));
   const typical = drafted?.header && vanilla &&
-    typicalWords(app.options.typical, drafted.header, denoises);
+    typicalWords(options.typical, drafted.header, denoises);
   const over = clocks.drafted?.done && clocks.vanilla?.done && race.trusted;
   const slow = over && whySlow(drafted, vanilla);
   const kind = classes(race.lossy && 'sd-lossy', !race.trusted && 'sd-crowded');
@@ -71,7 +71,7 @@ export function Hero({ app, scene }) {
     slow && html`
       <p
         class="sd-why"><b>${slow.question}</b> ${slow.words} <${Link} act=${() =>
-          app.look(slow.round)}>See round ${slow.round + 1}<//></p>
+          act.look(slow.round)}>See round ${slow.round + 1}<//></p>
     `
   }
     <p class="sd-same">${sameText(pair, states, clocks)}</p>
@@ -79,16 +79,16 @@ export function Hero({ app, scene }) {
     <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
     ${
     !race.trusted && html`<${Link} act=${() =>
-      app.runQuietly()} title=${ALONE}>${
+      act.runQuietly()} title=${ALONE}>${
       race.alone ? 'Measure again' : 'Measure again on one thread'
     }<//>`
   }
   </section>`;
 }
 
-/** @param {{app: App, scene: Scene}} props */
-export function Numbers({ app, scene }) {
-  const { pair, states, race } = comparison(app, scene);
+/** @param {{scene: Scene, exactness: Options['exactness']}} props */
+export function Numbers({ scene, exactness }) {
+  const { pair, states, race } = comparison(scene, exactness);
   const values = numbers(pair, states);
   const row = (/** @type {typeof NUMBERS[0]} */ [key, symbol, name, unit]) =>
     html`

@@ -7,6 +7,7 @@ import { keptRuns } from '../state/history.js';
 import { leadWords } from '../state/headline.js';
 import { milliseconds, seconds } from '../state/format.js';
 /** @import { App } from '../app.js' */
+/** @import { Shown } from '../state/shown.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Lanes } from '../state/race.js' */
 
@@ -24,9 +25,9 @@ const TOGETHER = ['recording', 'run', 'kept', 'stopped', 'failed']; // this lab'
 const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
 /** The first sentence; its result is hidden until the replay ends.
- *  @param {{app: App, scene: Scene}} props */
-export function LeadSentence({ app, scene }) {
-  const { stage } = app;
+ *  @param {{scene: Scene}} props */
+export function LeadSentence({ scene }) {
+  const { stage } = scene;
   const { first, names, lanes, baseline, named } = stage;
   const who = !first
     ? ''
@@ -68,23 +69,31 @@ function Report({ lanes, title, together }) {
   `;
 }
 
-/** @extends {Component<{app: App, scene: Scene}, {open: boolean}>} */
+/**
+ * @typedef {object} Props
+ * @property {Shown} shown @property {boolean} raced on the Race tab, which names its recordings
+ * @property {App['recordings']} recordings to choose from
+ * @property {number} kept seconds that the server keeps a run
+ * @property {Pick<App, 'keepMoment' | 'choose'>} act
+ */
+
+/** @extends {Component<Props, {open: boolean}>} */
 export class Source extends Component {
   /** @override */ state = { open: false };
 
-  /** @param {{app: App, scene: Scene}} props @param {{open: boolean}} state @override */
-  render({ app, scene }, { open }) {
-    const { stage, trace, source, options, recordings, file } = app;
-    const runs = scene.growing ? [] : keptRuns(options.kept);
-    const days = Math.round(options.kept / 86400);
+  /** @param {Props} props @param {{open: boolean}} state @override */
+  render({ shown, raced, recordings, kept, act }, { open }) {
+    const { stage, trace, source, file, growing } = shown;
+    const runs = growing ? [] : keptRuns(kept);
+    const days = Math.round(kept / 86400);
     const header = headerOf(stage.lanes);
-    const titled = options.kind === 'race' && TITLED.includes(source) ? ` · ${trace?.title}` : '';
+    const titled = raced && TITLED.includes(source) ? ` · ${trace?.title}` : '';
     const note = `${titled}${stage.left ? ` · ${stage.left} more lanes are not shown` : ''}`;
     const words = header ? `${dateOf(header.started_at)} · ${placeOf(header)}${note}` : note;
-    const run = header && source !== 'run' && options.kind === 'live' && stage.names.length <= 2
+    const run = header && source !== 'run' && !raced && stage.names.length <= 2
       ? stage.lanes[stage.latest ?? '']?.header
       : null;
-    const isOwn = source === 'kept' && runs.some(({ query }) => query.includes(app.file));
+    const isOwn = source === 'kept' && runs.some(({ query }) => query.includes(file));
     const kind = isOwn ? 'run' : source;
     const stays = `${LINKED} This server keeps it for ${days} days, or until it restarts.`;
     const show = (open) => () => this.setState({ open });
@@ -99,12 +108,12 @@ export class Source extends Component {
                 Use its settings</a>
             `}
             ${header && file && html`
-              <${Link} act=${(event) => app.keepMoment(event.currentTarget)}
+              <${Link} act=${(event) => act.keepMoment(event.currentTarget)}
                 title=${isRun(file) ? stays : LINKED}>Link to this moment<//>
             `}
-            ${!scene.growing && recordings.length > 1 && html`
+            ${!growing && recordings.length > 1 && html`
               <${Pick} name="sd-more" label="Another recording" all=${recordings}
-                words=${({ title }) => title} open=${(recording) => app.choose(recording)} />
+                words=${({ title }) => title} open=${(recording) => act.choose(recording)} />
             `}
             <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
               open=${({ query }) => location.search = query} />

@@ -2,7 +2,7 @@
 
 import { Component, html, Link } from './ui.js';
 import { Guide } from './guide.js';
-import { canRun, openTab } from '../page.js';
+import { canRun } from '../page.js';
 import { keep, recall } from '../storage.js';
 /** @import { App } from '../app.js' */
 
@@ -53,12 +53,14 @@ const STEPS = [
   ],
 ];
 
-/** @extends {Component<{app: App}, {seen: boolean}>} */
+/** @typedef {Pick<App, 'stand' | 'pointAt'>} Acts */
+
+/** @extends {Component<{act: Acts}, {seen: boolean}>} */
 export class TourOffer extends Component {
-  /** @param {{app: App}} props */
+  /** @param {{act: Acts}} props */
   constructor(props) {
     super(props);
-    this.guide = new Guide(() => props.app.stand('start'));
+    this.guide = new Guide(() => props.act.stand('start'));
     this.state = { seen: recall(KEPT) !== null }; // without storage it would be offered every time
   }
 
@@ -68,7 +70,7 @@ export class TourOffer extends Component {
   }
 
   start() {
-    const { app } = this.props;
+    const { act } = this.props;
     this.remember();
     const next = canRun('live') ? 'Now press Run.' : 'To race a prompt of your own, start the lab.';
     this.guide.start(
@@ -76,17 +78,12 @@ export class TourOffer extends Component {
       STEPS.map(([area, at, title, words], i) => ({
         title,
         words: i === STEPS.length - 1 ? [words, next] : [words],
-        show: () => {
-          openTab('live');
-          app.stand(at);
-          app.draw();
-          return app.root.querySelector(area);
-        },
+        show: () => act.pointAt(at, area),
       })),
     );
   }
 
-  /** @param {{app: App}} props @param {{seen: boolean}} state @override */
+  /** @param {{act: Acts}} props @param {{seen: boolean}} state @override */
   render(props, { seen }) {
     return html`
       <p class="sd-tour-offer"

@@ -4,13 +4,15 @@ import { Bars, wordsOf } from './inspector.js';
 import { Button, glossed, html, View } from './ui.js';
 import { cell } from '../state/format.js';
 import { piece } from '../state/detokenize.js';
-/** @import { App } from '../app.js' */
+/** @import { Study } from '../study.js' */
 /** @import { Verifier } from '../state/verifier.js' */
 
 /** @type {Record<string, string>} short labels of keys */
 const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
-/** @extends {View<{app: App, game: Verifier}, {}>} */
+/** @typedef {{game: Verifier, act: Pick<Study, 'judge' | 'judgeNext' | 'judged'>}} Props */
+
+/** @extends {View<Props, {}>} */
 export class Judge extends View {
   /** Keep the text and the buttons in view, and the focus here. @override */
   drawn() {
@@ -22,8 +24,8 @@ export class Judge extends View {
     }
   }
 
-  /** @param {{app: App, game: Verifier}} props @override */
-  render({ app, game }) {
+  /** @param {Props} props @override */
+  render({ game, act }) {
     const { lane, view, answer, test, last } = game;
     const word = wordsOf(lane);
     const button = (words, key, act) =>
@@ -35,7 +37,7 @@ export class Judge extends View {
       <section class="sd-inspector sd-judge" aria-label="You are the verifier" tabindex="-1">
         <header>
           <h3>You verify round ${view.round + 1}, position ${test.position + 1}</h3>
-          <${Button} label="Done (Escape)" act=${() => app.judged()}>✕<//></header>
+          <${Button} label="Done (Escape)" act=${() => act.judged()}>✕<//></header>
         <p class="sd-judge-text"><bdi>${game.before}</bdi> ${game.tokens.map((id) =>
           html`
             <b class="sd-c sd-fresh">${cell(piece(lane, id))}</b>
@@ -46,12 +48,12 @@ export class Judge extends View {
           : html`<b>${game.agreement}</b> ${glossed(game.verdict(word))}`}</p>
         <div class="sd-judge-keys">${answer === null
           ? [
-            button('✓ Accept', 'A', () => app.judge(true)),
-            button('✕ Reject', 'R', () => app.judge(false)),
+            button('✓ Accept', 'A', () => act.judge(true)),
+            button('✕ Reject', 'R', () => act.judge(false)),
           ]
           : [
-            button(last ? 'Next round' : 'Next token', 'ArrowRight', () => app.judgeNext()),
-            button('Done', 'Escape', () => app.judged()),
+            button(last ? 'Next round' : 'Next token', 'ArrowRight', () => act.judgeNext()),
+            button('Done', 'Escape', () => act.judged()),
           ]}<b>${game.score}</b></div>
         ${answer !== null && html`<${Bars} what=${game.what} lane=${lane} greedy=${game.greedy} />`}
       </section>

@@ -24,7 +24,7 @@ import {
   unitOf,
   verdictsOf,
 } from '../state/grid.js';
-/** @import { App } from '../app.js' */
+/** @import { Study } from '../study.js' */
 /** @import { Lane, PartialRound } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Cell, Verdict } from '../state/grid.js' */
@@ -55,12 +55,8 @@ const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known
   'mask or cut',
 ]];
 
-/** A sentence on the window, or on why there is none. @param {Scene} scene
- *  @param {string} absent why its lane has no events, if so */
-export function sentenceOf(
-  { names, lanes, selected, lane, state, shown, view },
-  absent,
-) {
+/** A sentence on the window, or on why there is none. @param {Scene} scene */
+export function sentenceOf({ names, lanes, selected, lane, state, shown, view, absent }) {
   if (!names.length) return '';
   if (isVanilla(lanes[selected ?? ''])) return NO_DRAFT;
   if (!lane?.header || !state) {
@@ -109,8 +105,8 @@ const Test = ({ verdict, outcome, pinned, attributes }) => {
 };
 
 /** The table of a round.
- *  @extends {View<{app: App, lane: Lane, round: PartialRound, moment: string, all: boolean,
- *  pinned: string}, {stop: string}>} */
+ *  @extends {View<{lane: Lane, round: PartialRound, moment: string, all: boolean, pinned: string,
+ *  pin: Study['pin']}, {stop: string}>} */
 class Grid extends View {
   /** @override */ state = { stop: '' }; // the cell at which the Tab key stops
 
@@ -148,7 +144,7 @@ class Grid extends View {
   choose(target) {
     const found = target instanceof Element ? target.closest('.sd-c, .sd-v') : null;
     if (!(found instanceof HTMLElement)) return;
-    const { round, lane, app } = this.props;
+    const { round, lane, pin } = this.props;
     const [kind, number] = [found.dataset.stop?.[0] ?? '', Number(found.dataset.stop?.slice(1))];
     const place = kind === 'n'
       ? { node: number }
@@ -159,7 +155,7 @@ class Grid extends View {
       : Number(found.dataset.position);
     if (place === null) return;
     this.setState({ stop: found.dataset.stop || `t${place}` });
-    app.pin(lane, round, place);
+    pin(lane, round, place);
   }
 
   keyed(event) {
@@ -236,20 +232,23 @@ class Grid extends View {
   }
 }
 
-/** @extends {Component<{app: App, scene: Scene}, {all: boolean}>} */
+/** @typedef {object} Props
+ * @property {Scene} scene @property {string} prefix of ids @property {(round: number) => void} jump
+ * @property {Study} study what the visitor looks at closely */
+
+/** @extends {Component<Props, {all: boolean}>} */
 export class DraftWindow extends Component {
   /** @override */ state = { all: false }; // whether every row is drawn
 
-  /** @param {{app: App, scene: Scene}} props @param {{all: boolean}} state @override */
-  render({ app, scene }, { all }) {
+  /** @param {Props} props @param {{all: boolean}} state @override */
+  render({ scene, prefix, study, jump }, { all }) {
     const { lane } = scene;
-    const { game } = app;
+    const { game, pinned } = study;
     const round = game ? game.judgedView : scene.view;
     const phase = scene.view?.phase ?? 'draft';
     const older = game ? '' : scene.shown.older;
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
-    const { pinned } = app;
     const place = pinned && drawn && pinned.lane === lane && pinned.view.round === drawn.round
       ? pinned.place
       : null;
@@ -269,15 +268,16 @@ export class DraftWindow extends Component {
     const where = at ? `round ${at.round + 1}${of}` : '';
     return html`
       <section class="sd-panel sd-window" ...${looks} aria-label="Draft window" data-area="window"
-        id="${app.prefix}-panel" tabindex="-1">
+        id="${prefix}-panel" tabindex="-1">
             <header><h2>Draft window</h2><span class="sd-sub">${where}</span>
               ${!game && isJudged(lane) &&
-                html`<${Link} name="verify" act=${() => app.verify()}>Be the verifier<//>`}
+                html`<${Link} name="verify" act=${() => study.verify()}>Be the verifier<//>`}
               <${Phases} round=${drawn} phase=${phase} /></header>
-            <${Rounds} app=${app} scene=${scene} />
-            <p class="sd-say">${sentenceOf(scene, app.absent)}</p>
+            <${Rounds} scene=${scene} jump=${jump} closed=${game?.view.round ?? Infinity} />
+            <p class="sd-say">${sentenceOf(scene)}</p>
             ${drawn && html`
-              <${Grid} app=${app} lane=${lane} round=${drawn} moment=${scene.moment +
+              <${Grid} pin=${(of, at, place) =>
+                study.pin(of, at, place)} lane=${lane} round=${drawn} moment=${scene.moment +
                 (game ? drawn.judged : '')}
                 all=${all}
                 pinned=${mark} />
@@ -288,11 +288,11 @@ export class DraftWindow extends Component {
               onclick=${() => this.setState({ all: !all })}>${all
                 ? `Show ${MOST_ROWS} of ${count} ${unit}`
                 : `Show all ${count} ${unit}`}</button>
-            ${game && html`<${Judge} app=${app} game=${game} />`}
+            ${game && html`<${Judge} game=${game} act=${study} />`}
             ${pinned && html`
               <${Inspector} round=${pinned.view} lane=${pinned.lane} place=${pinned
-                .place} who=${pinned.who} close=${() => app.unpin()}
-                walk=${(by) => app.walk(by)} />
+                .place} who=${pinned.who} close=${() => study.unpin()}
+                walk=${(by) => study.walk(by)} />
             `}
             <div class="sd-foot"><span class="sd-fallback">${drawn && lane
               ? noteOf(drawn, lane)

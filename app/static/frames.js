@@ -1,0 +1,54 @@
+// When a player draws: at most one animation frame is requested at a time, and none while nothing
+// changes, because the browser may be on the machine that decodes.
+
+const LONGEST = 250; // milliseconds that the playhead moves at most between two pictures
+
+export class Frames {
+  /** @param {{tick: (milliseconds: number) => boolean, draw: () => void, gap: () => number}} show
+   *  `tick` moves the playhead, and says whether it plays on; `gap`: milliseconds between two
+   *  pictures, at least */
+  constructor(show) {
+    this.show = show;
+    this.dirty = true; // something is to be drawn
+    this.awake = false; // on the screen
+    this.asked = 0; // id of the requested frame
+    this.last = 0; // time of the frame before; 0: nothing moved
+    this.drawn = 0; // when the last picture was drawn
+  }
+
+  /** Draw soon. */
+  ask() {
+    this.dirty = true;
+    this.wake();
+  }
+
+  wake() {
+    if (!this.asked && this.awake) {
+      this.asked = requestAnimationFrame((now) => this.frame(now));
+    }
+  }
+
+  /** Begin or stop drawing, as the tab is opened or left. @param {boolean} awake */
+  turn(awake) {
+    this.awake = awake;
+    this.wake();
+  }
+
+  frame(now) {
+    this.asked = 0;
+    if (!this.awake) {
+      this.last = 0;
+      return;
+    }
+    if (now - this.drawn < this.show.gap()) return this.wake();
+    this.drawn = now;
+    const plays = this.show.tick(this.last ? Math.min(LONGEST, now - this.last) : 0);
+    this.last = now;
+    if (this.dirty && !document.hidden) {
+      this.dirty = false;
+      this.show.draw();
+    }
+    if (this.dirty || plays) this.wake();
+    else this.last = 0; // the next frame measures its time anew
+  }
+}

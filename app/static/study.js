@@ -1,0 +1,126 @@
+// What a visitor looks at closely: a position that is inspected, or a round that they judge as its
+// verifier. One at a time: the inspector would reveal the answer.
+
+import { besides } from './state/grid.js';
+import { tokenOf } from './state/inspect.js';
+import { isVanilla } from './state/lane.js';
+import { Verifier } from './state/verifier.js';
+/** @import { Lane, PartialRound } from './state/lane.js' */
+/** @import { Place } from './state/inspect.js' */
+/** @import { Shown } from './state/shown.js' */
+
+/** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, place: Place,
+ *  who: string}} Pinned a position; `token`: of the text, or −1 */
+
+export class Study {
+  /** @param {HTMLElement} root of the player
+   *  @param {{shown: () => Shown, select: (name: string) => void, jump: (round: number) => void,
+   *  rest: (seconds: number) => void, draw: () => void, speak: () => void}} on the player: what is
+   *  on its stage, and how the playhead moves */
+  constructor(root, on) {
+    this.root = root;
+    this.on = on;
+    /** @type {Pinned | null} */
+    this.pinned = null;
+    /** @type {Verifier | null} while the visitor is the verifier */
+    this.game = null;
+  }
+
+  /** Look at nothing closely. */
+  leave() {
+    this.pinned = null;
+    this.game = null;
+  }
+
+  /** Inspect a place of the round. @param {Lane} lane @param {PartialRound} view
+   *  @param {Place} place */
+  pin(lane, view, place) {
+    if (this.game) return;
+    const name = this.on.shown().selected ?? '';
+    this.pinned = { name, token: -1, lane, view, place, who: '' };
+    this.on.draw();
+  }
+
+  /** Inspect a token of a text; in a lane that drafts, its round is shown, too.
+   *  @param {string} name of the lane @param {number} token its place among the new ones
+   *  @param {boolean} byKey the focus follows */
+  pinToken(name, token, byKey) {
+    const { lanes } = this.on.shown();
+    const lane = lanes[name];
+    const origin = lane && tokenOf(lane, token);
+    if (!lane || !origin) return;
+    this.on.select(name);
+    const { view, place } = origin;
+    const { selected, stage } = this.on.shown();
+    if (name === selected && !isVanilla(lane)) this.on.jump(view.round);
+    const who = name === selected && stage.names.length <= 2 ? '' : stage.named[name].label;
+    this.pinned = { name, token, lane, view, place, who };
+    this.on.draw();
+    const inspector = /** @type {HTMLElement} */ (this.root.querySelector('.sd-inspector'));
+    if (byKey) inspector.focus({ preventScroll: true });
+    inspector.scrollIntoView({ block: 'nearest' });
+  }
+
+  /** Inspect the position before or after. */
+  walk(by) {
+    const { name, token, lane, view, place } = /** @type {Pinned} */ (this.pinned);
+    const next = token < 0 ? besides(view, place, by) : null;
+    if (next !== null) this.pin(lane, view, next);
+    else if (token >= 0) this.pinToken(name, token + by, false);
+  }
+
+  unpin() {
+    const marked = this.root.querySelector('.sd-t.sd-pinned') ??
+      this.root.querySelector('.sd-grid .sd-pinned');
+    if (marked instanceof HTMLElement) marked.focus({ preventScroll: true });
+    this.pinned = null;
+    this.on.draw();
+  }
+
+  /** Let the visitor judge the round on the stage, or the next if its verdict is shown. */
+  verify() {
+    const shown = this.on.shown();
+    const { view } = shown.scene();
+    if (!shown.lane) return;
+    this.pinned = null;
+    this.deal(new Verifier(shown.lane, view ? view.round + Number(Boolean(view.verified)) : 0));
+  }
+
+  /** Move the playhead to the end of the round's draft. @param {Verifier} game */
+  deal(game) {
+    this.on.rest(game.time);
+    this.game = game;
+  }
+
+  judge(accept) {
+    this.game?.judge(accept);
+    this.on.speak();
+  }
+
+  judgeNext() {
+    const { game } = this;
+    if (game?.next()) this.deal(game);
+    this.on.speak();
+  }
+
+  /** Leave the game, and show the verdict of its round. */
+  judged() {
+    this.on.jump(this.game?.view.round ?? 0);
+    this.on.draw();
+    /** @type {HTMLElement | null} */ (this.root.querySelector('[name=verify]'))?.focus({
+      preventScroll: true,
+    });
+  }
+
+  /** A key that belongs to the game. @param {KeyboardEvent} event */
+  key({ key }) {
+    const act = {
+      a: () => this.judge(true),
+      r: () => this.judge(false),
+      arrowright: () => this.judgeNext(),
+      escape: () => this.judged(),
+    }[key.toLowerCase()];
+    act?.();
+    return Boolean(act);
+  }
+}
