@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import logging
@@ -33,6 +34,7 @@ from specdiff_core.schema.errors import (
 )
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.metrics import CROWDED
+from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 from specdiff_core.warm_up import quickest_threads, warm_drafter, warm_target
 
@@ -158,7 +160,7 @@ class Engine:
             threads: as of a decode.
 
         Raises:
-            SpecDiffError: as :meth:`drafter`, or memory ran out.
+            SpecDiffError: as :meth:`drafter`, a drafter of somebody else's failed, or memory ran out.
         """
         drafting, spec = self.drafter(config.drafter), self.pair.spec.drafter(config.drafter)
         config = DecodeConfig(pair=config.pair, drafter=spec.name, gamma=4, max_new_tokens=WARM_TOKENS)
@@ -169,13 +171,9 @@ class Engine:
             if spec.name not in self._warm:
                 ids = self.encode(WARM_PROMPT, config)
                 parts += [warm_drafter(self.target, drafting, spec, ids), self.decode(WARM_PROMPT, config)]
-            try:
+            with _worded(spec):
                 for _ in itertools.chain(*parts):
                     progress("Warming up: first passes are slower, so they are not measured")
-            except Exception as error:
-                if is_memory(error):
-                    raise OutOfMemory() from error
-                raise
             self._warm |= {count, spec.name}
 
     def decode(
@@ -212,20 +210,11 @@ class Engine:
         ending = Ending(() if config.ignore_eos else self.ends, cut, stopped)
         controller = Auto(config, spec.passes) if config.auto else Fixed(config)
         loop = speculate(ids, config, self.target, drafter, clock, controller=controller, ending=ending, detail=detail)
-        with cpu_threads(self._count(threads or 0)):
-            try:
-                probed = not self._fixed and (threads or 0) < 1
-                header = self._header(prompt, ids, config, clock, probed=probed, stopped=stopped)
-                events = self._worded(header, loop, config.stops)
-                yield from with_pieces(events, self.pair.tokenizer) if detail else events
-            except Exception as error:
-                if is_memory(error):
-                    raise OutOfMemory() from error
-                if isinstance(error, SpecDiffError) or not spec.is_foreign:
-                    raise
-                logger.warning("the drafter %s failed", spec.name, exc_info=error)
-                what = f"The drafter {spec.name!r} failed: {type(error).__name__}: {error}"
-                raise DraftContractError(what[:300], hint="Its code comes from an installed package.") from error
+        with cpu_threads(self._count(threads or 0)), _worded(spec):
+            probed = not self._fixed and (threads or 0) < 1
+            header = self._header(prompt, ids, config, clock, probed=probed, stopped=stopped)
+            events = self._finished(header, loop, config.stops)
+            yield from with_pieces(events, self.pair.tokenizer) if detail else events
 
     @property
     def threads(self) -> int:
@@ -270,7 +259,7 @@ class Engine:
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
 
-    def _worded(self, header: RunStarted, loop: Iterator[Event], stops: Sequence[str]) -> Iterator[Event]:
+    def _finished(self, header: RunStarted, loop: Iterator[Event], stops: Sequence[str]) -> Iterator[Event]:
         """The loop's events behind the header; the last with text, memory and waits. Both are those
         of this run alone, whatever other runs do between two of its events."""
         yield header
@@ -283,3 +272,18 @@ class Engine:
                 if not self._fixed and header.threads > 1 and (waited or 0.0) > CROWDED * event.seconds:
                     self._threads = None  # fewer may be quicker now
             yield event
+
+
+@contextlib.contextmanager
+def _worded(drafter: DrafterSpec) -> Iterator[None]:
+    """Says what failed: memory, or a drafter of somebody else's."""
+    try:
+        yield
+    except Exception as error:
+        if is_memory(error):
+            raise OutOfMemory() from error
+        if isinstance(error, SpecDiffError) or not drafter.is_foreign:
+            raise
+        logger.warning("the drafter %s failed", drafter.name, exc_info=error)
+        what = f"The drafter {drafter.name!r} failed: {type(error).__name__}: {error}"
+        raise DraftContractError(what[:300], hint="Its code comes from an installed package.") from error

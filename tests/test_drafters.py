@@ -16,9 +16,10 @@ from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import DenoiseState, Draft, DraftSession
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter, continuation
 from specdiff_core.drafters.vanilla import VanillaDrafter
+from specdiff_core.measure.race import race
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import DraftContractError
-from specdiff_core.schema.events import DraftReady
+from specdiff_core.schema.events import DraftReady, Finished
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import EMBEDDED, NONE, DrafterSpec
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder
@@ -123,4 +124,9 @@ def test_a_foreign_drafter_that_fails_is_named(caplog: pytest.LogCaptureFixture)
         )
         with pytest.raises(expected, match="no such thing"):
             list(engine.decode("2022", DecodeConfig(drafter="mdlm", max_new_tokens=2)))
+        if spec.is_foreign:
+            lanes = {name: DecodeConfig(drafter=name, max_new_tokens=2) for name in ("mdlm", "none")}
+            (failed, error), *steps = race(engine, "2022", lanes)
+            assert (failed, type(error)) == ("mdlm", expected), "it fails when it warms up"
+            assert {lane for lane, _ in steps} == {"none"} and isinstance(steps[-1][1], Finished)
     assert "the drafter mdlm failed" in caplog.text

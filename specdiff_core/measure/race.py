@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from specdiff_core.schema.decoder import Decoder, Stop
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
 from specdiff_core.schema.events import Event, seconds_of
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -53,16 +53,23 @@ def race(
         others: lanes of other decoders. An attached server decodes by its own clock, so each of
             these runs alone, after the rest.
     """
-    others = others or {}
+    others, ready = others or {}, []
     for lane, config in lanes.items():
-        others.get(lane, decoder).warm_up(config, progress, threads or 0)
+        try:
+            others.get(lane, decoder).warm_up(config, progress, threads or 0)
+            ready.append(lane)
+        except Stopped:
+            raise
+        except SpecDiffError as error:
+            yield lane, error
 
     def decode(lane: str, by: Decoder) -> Iterator[Event]:
         return by.decode(prompt, lanes[lane], detail=detail, stop=stop, threads=threads)
 
-    yield from interleave({lane: decode(lane, decoder) for lane in lanes if lane not in others})
-    for lane in others:
-        yield from interleave({lane: decode(lane, others[lane])})
+    yield from interleave({lane: decode(lane, decoder) for lane in ready if lane not in others})
+    for lane in ready:
+        if lane in others:
+            yield from interleave({lane: decode(lane, others[lane])})
 
 
 def race_repeatedly(

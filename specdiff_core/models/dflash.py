@@ -22,7 +22,7 @@ from specdiff_core.models.files import read_drafter, tensor_names
 from specdiff_core.models.folders import Id, Size, as_config, described, read_config
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
-from specdiff_core.models.network import Attend, Heads, Layer, Reach, Rope, Shape, rotary_table, unbuilt
+from specdiff_core.models.network import Attend, DraftModel, Heads, Layer, Reach, Rope, Shape, unbuilt
 from specdiff_core.schema.errors import WeightsError
 
 COPIES = ("embed_tokens.weight", "lm_head.weight")
@@ -200,7 +200,7 @@ class ConvolvedLayer(Layer):
         return hidden + convolve(down(activation(up(convolve(states, before)))), behind)
 
 
-class DFlashDraftModel(nn.Module):
+class DFlashDraftModel(DraftModel):
     """A target-conditioned block denoiser that uses the target's embedding and head.
 
     Args:
@@ -248,22 +248,10 @@ class DFlashDraftModel(nn.Module):
         """Leading slots of a block that predict nothing: the anchor's, or none."""
         return 0 if self.config.anchor_predicts else 1
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.norm.parameters()).device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return next(self.norm.parameters()).dtype
-
     def read_features(self, features: Tensor) -> Tensor:
         """The target's ``features [B, n, F·W]`` -> the input of every layer, ``[B, n, W]``."""
         read: Tensor = self.hidden_norm((self._read or self.fc)(features))
         return read
-
-    def rope(self, positions: Tensor, dtype: torch.dtype | None = None) -> Rope:
-        """cos and signed sin at absolute ``positions [B, n]``, for all heads."""
-        return rotary_table(self.config, positions, dtype or self.dtype)
 
     def prepare(self) -> DFlashDraftModel:
         """Freeze for inference. Call after moving the model to its device."""

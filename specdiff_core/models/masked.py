@@ -18,13 +18,13 @@ from transformers import LlamaConfig
 
 from specdiff_core.models.files import read_drafter
 from specdiff_core.models.folders import described, read_config
-from specdiff_core.models.network import Attend, Layer, Rope, Shape, rotary_table
+from specdiff_core.models.network import Attend, DraftModel, Layer, Rope, Shape
 
 ARCHITECTURE = "SpecDiffDraftModel"
 """In ``architectures`` of such a ``config.json``."""
 
 
-class MaskedDraftModel(nn.Module):
+class MaskedDraftModel(DraftModel):
     """Layers and a last norm; embedding and head are the target's.
 
     Args:
@@ -42,18 +42,6 @@ class MaskedDraftModel(nn.Module):
         layers = (Layer(self.shape, index) for index in range(self.shape.layers))
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # typed as what it holds
         self.norm = self.shape.norm()
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.norm.parameters()).device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return next(self.norm.parameters()).dtype
-
-    def rope(self, positions: Tensor, dtype: torch.dtype | None = None) -> Rope:
-        """cos and signed sin at absolute ``positions [B, n]``."""
-        return rotary_table(self.config, positions, dtype or self.dtype)
 
     def freeze(self) -> MaskedDraftModel:
         """Prepare for inference. Call after moving the model to its device."""

@@ -399,6 +399,25 @@ class CausalLM(nn.Module):
         return self.head(states), [outputs[index] for index in layers]
 
 
+class DraftModel(nn.Module):
+    """What drafters of their own layers have in common."""
+
+    config: Any
+    norm: nn.Module  # the last
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.norm.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.norm.parameters()).dtype
+
+    def rope(self, positions: Tensor, dtype: torch.dtype | None = None) -> Rope:
+        """cos and signed sin at absolute ``positions [B, n]``, for all heads."""
+        return rotary_table(self.config, positions, dtype or self.dtype)
+
+
 class Vocabulary(NamedTuple):
     """The parts of a target that a drafter with the same vocabulary uses."""
 
