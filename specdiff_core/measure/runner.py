@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from specdiff_core.measure.grid import SWEPT, VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, digest
+from specdiff_core.measure.race import race
 from specdiff_core.measure.store import RowLog, RunRow
 from specdiff_core.provenance import git_state
 from specdiff_core.schema.decoder import Decoder
@@ -88,7 +90,8 @@ def sweep(
     repeats: int,
     path: Path | None = None,
 ) -> Iterator[tuple[int, int, RowLog[RunRow]]]:
-    """Measure every run whose row is missing.
+    """Measure every run whose row is missing; the lanes of a turn race, which narrows the intervals
+    of a machine that does other work besides.
 
     Args:
         settings: the baseline first.
@@ -96,20 +99,24 @@ def sweep(
         path: file of the rows; a benchmark with existing rows is resumed.
 
     Yields:
-        (rows done, rows in all, the log) once at the start, then after each row.
+        (rows done, rows in all, the log) once at the start, then after each row; a turn's rows come together.
 
     Raises:
         ConfigError: ``path`` has rows of another benchmark.
     """
     lanes = {setting.key: setting.config(base) for setting in settings}
 
-    def measure(run: Run) -> RunRow:
-        engine.warm_up(run.config)
-        return run.row(run.decode(engine))
+    def measure(turn: Sequence[Run]) -> Iterator[RunRow]:
+        runs: dict[str, list[Event]] = defaultdict(list)
+        for lane, event in race(engine, turn[0].prompt.prompt, {run.lane: run.config for run in turn}, detail=False):
+            if isinstance(event, Exception):
+                raise event
+            runs[lane].append(event)
+        return (run.row(runs[run.lane]) for run in turn)
 
     log = RowLog(path, header("sweep", engine, prompts, settings, base, repeats=repeats, seeds="seed + turn"), RunRow)
     todo = {(run.prompt.id, run.repeat, run.lane): run for run in plan(prompts, lanes, repeats)}
-    yield from log.fill(todo, measure)
+    yield from log.fill_turns(todo, lambda run: run.turn, measure)
 
 
 def header(

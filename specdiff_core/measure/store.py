@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -133,11 +134,19 @@ class RowLog(Generic[R]):
         self.session = 1 + max((row.session for row in self.rows), default=-1)
 
     def fill(self, todo: Mapping[Any, T], measure: Callable[[T], R]) -> Iterator[tuple[int, int, RowLog[R]]]:
-        """Measure the missing rows in order. Each row is on disk before the next begins. Rows of nothing
-        in ``todo``, such as the warm-ups of earlier versions, are left out.
+        """Measure the missing rows one by one; see :meth:`fill_turns`."""
+        yield from self.fill_turns(todo, lambda run: None, lambda runs: map(measure, runs))
+
+    def fill_turns(
+        self, todo: Mapping[Any, T], turn: Callable[[T], Any], measure: Callable[[Sequence[T]], Iterable[R]]
+    ) -> Iterator[tuple[int, int, RowLog[R]]]:
+        """Measure the missing rows, turn by turn. Each row is on disk as soon as ``measure`` returns it.
+        Rows of nothing in ``todo``, such as the warm-ups of earlier versions, are left out.
 
         Args:
-            todo: key of a row -> the argument of ``measure``.
+            todo: key of a row -> what it measures, in order.
+            turn: what is measured -> its turn.
+            measure: what a turn still has to measure -> the rows.
 
         Yields:
             (rows done, rows in all, self) once at the start, then after each row.
@@ -145,11 +154,11 @@ class RowLog(Generic[R]):
         self.rows = [row for row in self.rows if row.key in todo]
         done = {row.key for row in self.rows}
         missing = [run for key, run in todo.items() if key not in done]
-        earlier = len(todo) - len(missing)
-        yield earlier, len(todo), self
-        for count, run in enumerate(missing, start=1):
-            self._append(measure(run))
-            yield earlier + count, len(todo), self
+        yield len(self.rows), len(todo), self
+        for _, runs in itertools.groupby(missing, turn):
+            for row in measure(list(runs)):
+                self._append(row)
+                yield len(self.rows), len(todo), self
 
     def _append(self, row: R) -> None:
         row.session = self.session
