@@ -94,7 +94,8 @@ def _endpoint(
                     lanes = result["lanes"]
                     numbers = summary(race_summary({lane: [run] for lane, run in lanes.items()}))
                     events = msgspec.json.decode(msgspec.json.encode(lanes)) if with_events else None
-                    result = {"finished": True, **numbers, "events": events}
+                    cut = {name: result[name] for name in ("stopped_because",) if name in result}
+                    result = {"finished": True, **cut, **numbers, "events": events}
                 yield result
         except Exception as error:
             failure = card(error, new_run_id())  # the log gets the traceback

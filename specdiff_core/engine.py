@@ -164,13 +164,16 @@ class Engine:
         """
         drafting, spec = self.drafter(config.drafter), self.pair.spec.drafter(config.drafter)
         config = DecodeConfig(pair=config.pair, drafter=spec.name, gamma=4, max_new_tokens=WARM_TOKENS)
-        with self._warming, cpu_threads(self.threads):
+        with self._warming, cpu_threads(count := self._count(threads)):
             parts: list[Iterator[object]] = []
-            if (count := self._count(threads)) not in self._warm:
+            if count not in self._warm:
                 parts.append(warm_target(self.target, count))
             if spec.name not in self._warm:
                 ids = self.encode(WARM_PROMPT, config)
-                parts += [warm_drafter(self.target, drafting, spec, ids), self.decode(WARM_PROMPT, config)]
+                parts += [
+                    warm_drafter(self.target, drafting, spec, ids),
+                    self.decode(WARM_PROMPT, config, threads=count),
+                ]
             with _worded(spec):
                 for _ in itertools.chain(*parts):
                     progress("Warming up: first passes are slower, so they are not measured")

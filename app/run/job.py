@@ -1,9 +1,9 @@
 """A job: a visitor's measurement in its own thread, with a stream of frames to the page.
 
-The page gets a frame after each part of the work, between two clocks, because drawing takes
-processor time. A job that waits for its turn (run/turns.py) is one like any other: its page shows
-its position in the queue, and Stop ends it. Races stop when their page is closed; long jobs pause for races, and
-continue for a moment without a page, so that a reload finds them again.
+The page gets a frame after each part of the work. A job that waits for its turn (run/turns.py) is
+one like any other: its page shows its position in the queue, and Stop ends it. Races stop when
+their page is closed; long jobs pause for races, and continue for a moment without a page, so that a
+reload finds them again.
 """
 
 from __future__ import annotations

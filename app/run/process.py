@@ -77,6 +77,7 @@ class Remote:
             pipe.close()
             self._process.join(2)
             self._process.kill()
+            self._process.join(2)
 
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` in the process: a :class:`~app.run.engines.Loader`."""

@@ -44,6 +44,8 @@ REPORT = 0.5
 """Seconds between reports of a race's progress. Its events don't wait for them: they are in the trace file at once."""
 LOOK = 0.03
 """Seconds between looks for new events in a growing trace file."""
+CHUNK = 2**18
+"""Bytes of a trace file that are sent at once: whoever reads slowly holds no more of it in memory."""
 LAST_FRAME = 6.0
 """Seconds to wait for a stopped race's last frame: its current pass must end."""
 KEPT = 7 * 24 * 3600.0
@@ -124,7 +126,7 @@ class Traces:
         grows = True
         while grows:
             grows = name in self._growing  # before the look, so that the last bytes are read
-            if part := self.read(name, start):
+            while part := self.read(name, start, start + CHUNK):
                 start += len(part)
                 yield part
             if grows:
@@ -347,7 +349,7 @@ def results(job: Race, *, with_events: bool = False) -> Iterator[dict[str, Any]]
         Exception: the exception that ended the run; the caller translates it.
     """
     job.start()
-    read = 0
+    read, sent = 0, time.monotonic()
     try:
         while not job.done.wait(STREAM if with_events else job.beat):
             answer: dict[str, Any] = {"finished": False, "events_so_far": dict(job.now.events)}
@@ -356,13 +358,15 @@ def results(job: Race, *, with_events: bool = False) -> Iterator[dict[str, Any]]
                 lines = [json.loads(line) for line in part.splitlines()]
                 read += len(part) + bool(part)
                 answer["events"] = [line for line in lines if line["kind"] != "Trace"]
-            if answer.get("events") != []:
+            if answer.get("events") != [] or time.monotonic() - sent >= job.beat:  # else nobody sees a caller leave
+                sent = time.monotonic()
                 yield answer
     finally:
         job.stop.set()
     if job.error is not None:
         raise job.error
-    yield {"finished": True, "lanes": read_trace(job.ask.trace).lanes}
+    reason = {"stopped_because": job.reason["message"]} if job.reason else {}
+    yield {"finished": True, "lanes": read_trace(job.ask.trace).lanes, **reason}
 
 
 def read_race(path: Path | str) -> tuple[Trace, str]:

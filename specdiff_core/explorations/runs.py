@@ -110,7 +110,7 @@ class Runs(Rows):
     def _run(self, run: Run) -> bool:
         key = run.lane
         try:
-            self._engine.warm_up(run.config)
+            self._engine.warm_up(run.config, threads=self.threads)
             events = run.decode(self._engine, stop=StopFlag(self._stopped), threads=self.threads)
         except SpecDiffError as error:
             if key == BASELINE:

@@ -143,7 +143,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
 
         def decode(name: str, prompt: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
             """Whether it was not stopped."""
-            engine.warm_up(config)
+            engine.warm_up(config, threads=facts["threads"])
             options = {"stop": StopFlag(stopped), "threads": facts["threads"], "after": after}
             events = [short_times(event) for event in engine.decode(prompt, config, **options)]
             if stopped():

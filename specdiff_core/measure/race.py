@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from specdiff_core.schema.decoder import Decoder, Stop
-from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
+from specdiff_core.schema.errors import ConfigError, Stopped
 from specdiff_core.schema.events import Event, seconds_of
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -49,7 +49,7 @@ def race(
         lanes: name -> settings.
         stop: when set, all lanes end before their next pass, at one moment of the clock.
         threads: CPU threads of all lanes, as of a decode.
-        progress: gets messages while something warms up; an exception from it ends the race.
+        progress: gets messages while something warms up; ``Stopped`` from it ends the race.
         others: lanes of other decoders. An attached server decodes by its own clock, so each of
             these runs alone, after the rest.
     """
@@ -60,7 +60,7 @@ def race(
             ready.append(lane)
         except Stopped:
             raise
-        except SpecDiffError as error:
+        except Exception as error:
             yield lane, error
 
     def decode(lane: str, by: Decoder) -> Iterator[Event]:

@@ -1,7 +1,8 @@
 """Interleaves lanes: the order in which sweeps and explorations measure.
 
-A turn is one prompt and repeat, in which every lane runs once. Every other turn runs in reverse
-order, so that a steady drift of the machine's speed cancels.
+A turn is one prompt and repeat, in which every lane runs once. In a sweep the lanes of a turn race. In
+an exploration they run one by one, every other turn in reverse order, so that a steady drift of the
+machine's speed cancels.
 """
 
 from __future__ import annotations

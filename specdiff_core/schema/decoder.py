@@ -41,7 +41,7 @@ class Decoder(Protocol):
             detail: emit every denoising step and the candidates, or only what metrics need.
             grain: how finely the clock synchronises with a device: ``step`` or ``total``.
             stop: when set, the run ends with reason ``stopped`` before its next pass.
-            threads: CPU threads of this decode; None or 0: as many as were quickest at loading; −1:
+            threads: CPU threads of this decode; None or 0: as many as were quickest when last tried; −1:
                 one fewer, which leaves a core to a browser on this machine.
         """
 

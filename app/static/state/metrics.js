@@ -4,7 +4,8 @@
 import { stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 
-/** @typedef {{seconds: number, tokens: number, rate: number | null, done: boolean}} Clock of a lane
+/** @typedef {{seconds: number, tokens: number, rate: number | null, done: boolean,
+ *  whole: boolean}} Clock of a lane; `whole`: it ended by itself
  *  at a moment; `rate`: tokens per second so far */
 
 const ratioOf = (above, below) => below ? above / below : null;
@@ -21,7 +22,8 @@ export function clockOf(lane, state, t) {
   const seconds = Math.min(t, lane.duration);
   const tokens = state.tokens.length;
   const rate = tokens && seconds > 0 ? tokens / seconds : null;
-  return { seconds, tokens, rate, done: state.ended };
+  const whole = state.ended && lane.finished?.reason !== 'stopped';
+  return { seconds, tokens, rate, done: state.ended, whole };
 }
 
 /** Tokens per second over those of the baseline. @param {{rate: number | null} | null} fast
@@ -35,7 +37,7 @@ export const ENOUGH = 8;
 /** The speed-up of a lane under way: null before both lanes have written enough.
  *  @param {Clock | null | undefined} fast @param {Clock | null | undefined} slow */
 export const speedUpSoFar = (fast, slow) =>
-  fast && slow && (fast.done && slow.done || Math.min(fast.tokens, slow.tokens) >= ENOUGH)
+  fast && slow && (fast.whole && slow.whole || Math.min(fast.tokens, slow.tokens) >= ENOUGH)
     ? speedUp(fast, slow)
     : null;
 

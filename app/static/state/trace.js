@@ -115,6 +115,7 @@ export class GrowingTrace {
     this.url = url;
     this.size = 0; // bytes
     this.text = '';
+    this.title = '';
     /** @type {Record<string, Event[]>} by lane, in the order of the race */
     this.lanes = {};
     this.left = false; // nobody reads it any more
@@ -168,7 +169,8 @@ export class GrowingTrace {
       if (!source) continue;
       const { lane, ...event } = JSON.parse(source);
       if (event.kind === 'Trace') {
-        for (const name of event.lanes) this.lanes[name] = [];
+        this.title = event.title;
+        this.lanes = Object.fromEntries(event.lanes.map((name) => [name, []])); // also of __proto__
       } else this.lanes[lane].push({ ...DEFAULTS[event.kind], ...event });
     }
     this.arrived?.();
@@ -184,7 +186,8 @@ export class GrowingTrace {
 
   /** The part that has arrived, as a trace. @returns {Promise<Trace>} */
   async trace() {
-    return { title: '', lanes: this.lanes, bytes: await gzip(new TextEncoder().encode(this.text)) };
+    const bytes = await gzip(new TextEncoder().encode(this.text));
+    return { title: this.title, lanes: this.lanes, bytes };
   }
 }
 
