@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
 from app import own_pairs, scripts
-from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Preset, examples_of, presets_of
+from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, presets_of
 from app.content.html import element
 from app.gradio_patches import unjudged
 from app.run.engines import missing_file
@@ -38,18 +39,19 @@ NO_STEPS = tuple(name for name in drafter_names() if not denoises(name))
 
 class Controls:
     """The controls of a tab: the model's description; a line with model, prompt, Run and Stop;
-    examples; and a drawer with all other settings. Creating them places them.
+    examples, or dares; and a drawer with all other settings. Creating them places them.
 
     Args:
         names: the settings, one of which is the pair; the others go into the drawer.
         run, drawer: labels of the button and the drawer.
-        line: makes a widget beside the prompt.
-        front: settings to place below the prompt instead.
+        method: makes a widget that comes first in the drawer.
+        front: settings to place beside it.
+        dares: prompts and settings to lose with, instead of examples.
         first: name -> function that makes a further widget, which a run reads before the settings; in the drawer.
         last: called with the widgets to place more below them in the drawer.
 
     Attributes:
-        beside_prompt: the widget of ``line``, which runs don't read.
+        method: the widget of ``method``, which runs don't read.
         settings: widgets by name, in the order in which a run takes them.
         threads: hidden; the player fills it for one run.
         missing: in the drawer: which pairs are not available, and why.
@@ -63,8 +65,9 @@ class Controls:
         *,
         run: str,
         drawer: str,
-        line: Callable[[], Any] | None = None,
+        method: Callable[[], Any] | None = None,
         front: Sequence[str] = (),
+        dares: Sequence[Dare] = (),
         first: Mapping[str, Callable[[], Any]] | None = None,
         last: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
@@ -83,20 +86,20 @@ class Controls:
                 box: dict[str, Any] = {"lines": 1, "max_lines": 4, "scale": 5, "min_width": 240}
                 prompt = examples_of(OPENING.pair)[0].prompt
                 self.prompt = gr.Textbox(prompt, label="Prompt", elem_id=f"{tab}-prompt", **box)
-                self.beside_prompt: Any = line() if line else None
                 self.run = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
                 self.stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
             made: dict[str, Any] = {"pair": pair}
-            if front:
-                with gr.Row(elem_classes=["sd-knobs"]):
-                    made |= {name: widget(name, tab) for name in front}
-            with gr.Row(elem_classes=["sd-examples"]):
+            shown = [{"value": dare.label} for dare in dares] or chips_of(OPENING.pair)
+            with gr.Row(elem_classes=["sd-dares" if dares else "sd-examples"]):
                 chips = [
                     gr.Button(size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"], **chip)
-                    for chip in chips_of(OPENING.pair)
+                    for chip in shown
                 ]
             self.drawer = gr.Accordion(drawer, open=False, elem_id=f"{tab}-drawer", elem_classes=["sd-drawer"])
             with self.drawer:
+                with gr.Row(elem_classes=["sd-knobs"], visible=bool(front)):
+                    self.method: Any = method() if method else None
+                    made |= {name: widget(name, tab) for name in front}
                 self.settings: dict[str, Any] = {name: make() for name, make in (first or {}).items()}
                 with gr.Row(elem_classes=["sd-settings"]):
                     self.settings |= {name: made.get(name) or widget(name, tab) for name in names}
@@ -105,9 +108,14 @@ class Controls:
                 self.missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
             self.threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", elem_classes=["sd-unseen"])
         for index, chip in enumerate(chips):
-            chip.click(partial(example, index), pair, self.prompt, **QUIET)
+            if dares:
+                taken = [self.prompt, self.settings["temperature"]]
+                dared = chip.click(None, taken, taken, js=scripts.dare(dares[index].prompt, dares[index].temperature))
+                dared.then(None, None, None, js=scripts.press(f"{tab}-run"))
+            else:
+                chip.click(partial(example, index), pair, self.prompt, **QUIET)
         pair.select(first_example, [pair, self.prompt], self.prompt, **QUIET)
-        pair.change(of_model, pair, [*chips, *self.model], **QUIET)
+        pair.change(partial(of_model, dares=bool(dares)), pair, [*([] if dares else chips), *self.model], **QUIET)
         # What the widgets of a run hold: names in a link, in the order of the widgets.
         self.fields: dict[str, Any] = {"prompt": self.prompt, **self.settings}
         self.inputs = [*self.fields.values()]
@@ -132,9 +140,9 @@ def chips_of(pair: str) -> list[dict[str, Any]]:
     return [{"value": flavour, "visible": bool(flavour)} for flavour in [*flavours, *[""] * (MOST - len(flavours))]]
 
 
-def of_model(pair: str) -> list[Any]:
-    """The updates for another pair: the examples, and the model's description."""
-    return [*(gr.update(**chip) for chip in chips_of(pair)), *model_of(pair)]
+def of_model(pair: str, *, dares: bool = False) -> list[Any]:
+    """The updates for another pair: the examples, unless there are dares, and the model's description."""
+    return [*(gr.update(**chip) for chip in chips_of(pair) if not dares), *model_of(pair)]
 
 
 def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
@@ -164,8 +172,21 @@ def prompt_of(query: Mapping[str, str], pair: str) -> str:
     return query.get("prompt", examples_of(pair)[0].prompt)
 
 
-def wire(form: Controls, run: Callable[..., Iterator[str]], stop: Callable[..., None], player: gr.HTML) -> None:
-    """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player."""
+def wire(
+    form: Controls,
+    run: Callable[..., Iterator[str]],
+    stop: Callable[..., None],
+    player: gr.HTML,
+    from_query: Callable[[dict[str, str]], dict[str, Any]],
+) -> None:
+    """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player; and let
+    it fill them with the settings of the race on its stage, which ``from_query`` reads."""
+    fill = gr.Button("Take these settings", elem_id=f"{form.tab}-fill", elem_classes=["sd-unseen"])
+    settings = f"() => [window.specdiff.players.{form.tab}.shown.settings]"
+    taken = fill.click(
+        lambda link: form.fill(from_query(dict(parse_qsl(link)))), form.threads, form.inputs, js=settings, **QUIET
+    )
+    taken.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
     changes = [component.change for component in form.inputs]
     gr.on(changes, None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]))
     running = start_job(
@@ -194,7 +215,7 @@ def presets() -> gr.Dropdown:
     options = preset_choices(OPENING.pair)
     first = options[0][1]
     return gr.Dropdown(
-        options, value=first, label="Preset", filterable=False, scale=2, min_width=190, elem_id="live-preset"
+        options, value=first, label="Method", filterable=False, scale=2, min_width=190, elem_id="live-preset"
     )
 
 

@@ -131,21 +131,28 @@ def _sends(text: Callable[[], str], *files: Path) -> Callable[[Request], Awaitab
     return answer
 
 
+Worded = Callable[[bytes, str, str], bytes]
+"""A page, a link's query and the server's address -> the page."""
+
+
 class Kept:
     """Middleware that keeps Gradio's page and scripts, compressed: making them takes 87 ms and 2 to
     6 ms (measured), sending less than one. The page depends on the address by which a visitor
     reaches the server, and on nothing else of a request.
 
     It puts ``scripts`` in front of all others in the page's head. ``launch(head=)`` comes too late
-    for an import map, which must be there before the first module.
+    for an import map, which must be there before the first module. ``named`` is the race in a
+    link's query, and ``worded`` words the page for sites that show links (app/unfurl.py).
     """
 
     MOST = 400
     """Answers that are kept, the last ones; a page has 70 files."""
     ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server")
 
-    def __init__(self, app: ASGIApp, scripts: str = "") -> None:
-        self.app, self.scripts = app, scripts.encode()
+    def __init__(
+        self, app: ASGIApp, scripts: str = "", named: Callable[[str], str] = str, worded: Worded | None = None
+    ) -> None:
+        self.app, self.scripts, self.named, self.worded = app, scripts.encode(), named, worded
         self.kept: dict[tuple[str, ...] | None, list[Message]] = {}
         self.lock = Lock()
 
@@ -159,7 +166,8 @@ class Kept:
         if not (page or path.startswith("/assets/")) or "range" in headers or "if-none-match" in headers:
             return None
         address = (headers.get(name, "") for name in self.ADDRESS)
-        return (path, encoding_of(headers), scope["scheme"], scope["root_path"], *address)
+        race = self.named(query.decode("latin-1")) if page else ""
+        return (path, encoding_of(headers), scope["scheme"], scope["root_path"], race, *address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = self.key(scope)
@@ -193,6 +201,8 @@ class Kept:
         body = b"".join(message.get("body", b"") for message in rest)
         if scope["path"] == "/":
             body = _BASE.sub(lambda match: match[0] + self.scripts, body, count=1)
+            if self.worded:
+                body = self.worded(body, scope["query_string"].decode("latin-1"), str(Request(scope).base_url))
         if encoding and headers.get("content-type", "").startswith(("text/", "application/")):
             body, headers["content-encoding"] = PACKERS[encoding](body), encoding
             headers.add_vary_header("Accept-Encoding")

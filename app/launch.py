@@ -222,6 +222,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     Args:
         loading: see :func:`probes`.
     """
+    from app import unfurl
     from app.page import head
 
     page.queue(max_size=64, default_concurrency_limit=8)
@@ -233,12 +234,14 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         *first_load.routes(),
         Route("/qr", link_code(host in {"0.0.0.0", "::"})),
         Route("/runs/{name}", trace_file),
+        Route("/cards/{name}.png", unfurl.card),
         Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST", "PUT", "DELETE"]),
         *probes(loading),
     ]
     # Gradio compresses its scripts only. Event streams are not compressed.
     scripts = f'<script src="./{first_load.MODULES}"></script>'
-    middleware = [Middleware(first_load.Kept, scripts=scripts), Middleware(GZipMiddleware, compresslevel=6)]
+    kept = Middleware(first_load.Kept, scripts=scripts, named=unfurl.race_of, worded=unfurl.with_tags)
+    middleware = [kept, Middleware(GZipMiddleware, compresslevel=6)]
     options: dict[str, Any] = {
         "app_kwargs": {"middleware": middleware, "routes": routes},
         "theme": theme(),

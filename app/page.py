@@ -36,6 +36,8 @@ from specdiff_core.schema.symbols import glossary
 LOG = logging.getLogger(__name__)
 TRACES = ASSETS / "traces"
 INDEX = "index.json"
+BLOCKS = "blocks"
+"""The folder of recorded blocks, by the names of their recordings."""
 """Beside recordings: file name -> {"title", "settings"}: the controls' values, as in a link."""
 FONTS = {
     "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, "
@@ -87,14 +89,20 @@ def known_methods() -> dict[str, dict[str, str]]:
 
 
 def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[dict[str, Any]]:
-    """The recordings in a folder's index: title, address, settings; none if it cannot be read."""
+    """The recordings in a folder's index: title, address, settings, block; none if it cannot be read."""
     index = folder / INDEX
     try:
         entries = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
     except (OSError, ValueError) as error:  # the page also works without recordings
         LOG.warning("%s is left out: %s", index, error)
         entries = {}
-    return [{**entries[name], "url": address(folder / name)} for name in entries if (folder / name).is_file()]
+    return [_recording(folder, name, entries[name], address) for name in entries if (folder / name).is_file()]
+
+
+def _recording(folder: Path, name: str, entry: dict[str, Any], address: Callable[[Path], str]) -> dict[str, Any]:
+    """A recording, with the address of its block in every window and number of steps, if it has one."""
+    block = folder / BLOCKS / name
+    return {**entry, "url": address(folder / name), **({"block": address(block)} if block.is_file() else {})}
 
 
 def mount(script: str, options: dict[str, Any]) -> str:
@@ -115,6 +123,7 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "glyphs": figures.GLYPHS,
         "dashes": {use: dash for use, (dash, _) in figures.USES.items()},
         "noSteps": NO_STEPS,
+        "drafters": {name: {one.name: one.label for one in spec.drafters} for name, spec in PAIRS.items()},
         "patience": running.LAST_FRAME,
         "kept": running.KEPT,
         "recordings": recorded,
@@ -177,7 +186,7 @@ def build(
 
         for tab, form in by_tab.items():
             run, stop = _runs(decode, form)
-            controls.wire(form, run, stop, players[tab])
+            controls.wire(form, run, stop, players[tab], TABS[tab].from_query)
             page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
             pair = form.settings["pair"]
             form.drawer.expand(pairs_here, pair, [pair, form.missing], **QUIET)
@@ -210,7 +219,7 @@ def build(
             return from_link(by_tab, players, tabs, of_moment(dict(request.query_params), traces))
 
         filled = [component for form in by_tab.values() for component in form.inputs]
-        link = page.load(opened, None, [*filled, by_tab["live"].beside_prompt, *players.values(), tabs], **QUIET)
+        link = page.load(opened, None, [*filled, by_tab["live"].method, *players.values(), tabs], **QUIET)
         for form in by_tab.values():
             link.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
         for endpoint in endpoints(decode):
@@ -298,7 +307,7 @@ def from_link(
         values = {} if "explore" in query else TABS[tab].from_query(query)
         updates |= form.fill(values)
         if tab == live.TAB and values.keys() > {"prompt"}:
-            updates[form.beside_prompt] = _preset_of(values)
+            updates[form.method] = _preset_of(values)
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         updates[players[tab]] = job.refusal(error)
         updates[form.prompt] = query.get("prompt") or gr.skip()

@@ -43,6 +43,18 @@ _RUN = """(...values) => [
 ]"""
 
 
+def press(button: str) -> str:
+    """Press a button."""
+    return f"() => document.getElementById({json_for_script(button)})?.click()"
+
+
+def dare(prompt: str, temperature: float | None) -> str:
+    """The values of prompt and temperature for a dare; an empty prompt and None leave them."""
+    return (
+        f"(prompt, temperature) => [{json_for_script(prompt)} || prompt, {json_for_script(temperature)} ?? temperature]"
+    )
+
+
 def controls(tab: str, names: Sequence[str]) -> str:
     """Send the controls' values by their names in a link to the player, or keep them until it is there."""
     return _filled(_CONTROLS, tab, names)

@@ -22,17 +22,20 @@ from tqdm.auto import tqdm
 
 from app.content.examples import EXAMPLES, PRESETS, Example, Preset, presets_of
 from app.controls import widget_values
-from app.page import INDEX, TRACES
+from app.page import BLOCKS, INDEX, TRACES
 from app.run.engines import load_engine
 from app.tabs import live, race
+from specdiff_core.engine import Engine
+from specdiff_core.measure.block import redraft
 from specdiff_core.measure.race import race_repeatedly
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError
-from specdiff_core.schema.events import Event
+from specdiff_core.schema.events import Committed, DraftReady, Event
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import header_of
 from specdiff_core.schema.trace import write_trace
 
 LaneEvents = dict[str, Sequence[Event]]
@@ -88,15 +91,37 @@ def _title(pair: str, example: Example) -> str:
     return example.flavour if pair == "embedded" else f"{find_pair(pair).label.partition(' · ')[0]} · {example.flavour}"
 
 
-def record(folder: Path, measure: Callable[[Recording], LaneEvents], only: str = "") -> None:
+def staged_block(engine: Decoder, run: Sequence[Event]) -> dict[str, list[Event]]:
+    """The second round with a draft, which the page shows large, in all windows and steps."""
+    header = header_of(run)
+    assert header is not None, "a run begins with its header"
+    second = [event.round for event in run if isinstance(event, DraftReady) and event.ids][1]
+    before = [ids for event in run if isinstance(event, Committed) and event.round < second for ids in event.ids]
+    assert isinstance(engine, Engine), "the pair is loaded here"
+    return redraft(engine, header.prompt, DecodeConfig.parse(header.config), before)
+
+
+def record(
+    folder: Path,
+    measure: Callable[[Recording], LaneEvents],
+    engine: Callable[[Recording], Decoder] | None = None,
+    only: str = "",
+) -> None:
     """Measure all recordings and write them; the indices come last, so that they name no missing file.
+    The first also gets the block that the page opens with.
 
     Args:
+        measure: of a recording.
+        engine: of the first recording, for its block; without one there is no block.
         only: part of the file names to measure; all others stay as they are.
     """
     races = list(recordings(folder))
     for recording in tqdm([one for one in races if only in one.file.name], unit="race", file=sys.stderr, disable=None):
-        write_trace(recording.file, measure(recording), title=recording.title)
+        lanes = measure(recording)
+        write_trace(recording.file, lanes, title=recording.title)
+        if engine is not None and recording.file == races[0].file:
+            block = folder / BLOCKS / recording.file.name
+            write_trace(block, staged_block(engine(recording), lanes["drafted"]), title=recording.title)
     indices: dict[Path, dict[str, Any]] = {}
     for recording in races:
         values = {name: ",".join(item) if isinstance(item, list) else item for name, item in recording.values.items()}
@@ -134,8 +159,12 @@ def main() -> int:
     if args.repeats < 1:
         parser.error("--repeats must be at least 1")
     try:
-        engine = lru_cache(lambda pair: load_engine(pair, print))
-        record(args.out, lambda one: middle_run(engine(one.values["pair"]), one, args.repeats), args.only)
+        loaded = lru_cache(lambda pair: load_engine(pair, print))
+
+        def engine(one: Recording) -> Decoder:
+            return loaded(one.values["pair"])
+
+        record(args.out, lambda one: middle_run(engine(one), one, args.repeats), engine, args.only)
     except SpecDiffError as error:
         parser.exit(2, f"{error.message}\n{error.hint}\n")
     return 0

@@ -39,13 +39,9 @@ FLAGS = [
 PERMISSIONS = ["clipboard-read", "clipboard-write"]
 PATIENCE = 60_000  # milliseconds: the machine may be busy
 SERVER = Path(__file__).resolve().parent / "browser_server.py"
-TIMES = (
-    "window.specdiffTimes = { quiet: 700, patience: 2000, again: 500 };"
-    " if (!window.specdiffNew) localStorage.setItem('specdiff-tour', 'seen');"
-)
-"""How long a player waits for a server that says nothing, in milliseconds; a visitor's waits
-seconds. And the tour was seen, unless a test says that somebody is new (``window.specdiffNew``)."""
-CARD = ".sd-guide:not([hidden])"  # of a tour or a lesson
+TIMES = "window.specdiffTimes = { quiet: 700, patience: 2000, again: 500 };"
+"""How long a player waits for a server that says nothing, in milliseconds; a visitor's waits seconds."""
+CARD = ".sd-guide:not([hidden])"  # of a lesson
 POINTED = "document.querySelector('.sd-guide-here')?.getBoundingClientRect().height > 60"
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 

@@ -66,8 +66,9 @@ def titled(page: Any, title: str) -> None:
 def test_first_paint(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         player = page.locator("#live-player")
-        lead = player.locator(".sd-lead-words").text_content()
-        assert "96 tokens" in lead and "×" in lead
+        assert player.locator(".sd-tile").count() >= 8, "a window of masks is on the screen, filled"
+        assert "one check: " in player.locator(".sd-stage-caption").inner_text()
+        assert "×" in player.locator(".sd-hero .sd-speed").inner_text()
         assert player.locator(".sd-chip").get_attribute("data-kind") == "recording"
         assert player.locator(".sd-stale").is_hidden(), "controls and stage agree"
         slow, fast = (float(words.rstrip(" s")) for words in lanes(page, "live", "clock"))
@@ -90,19 +91,15 @@ def test_first_paint(browser: Any, address: str) -> None:
         page.keyboard.press("Escape")
 
 
-def test_the_chosen_theme_and_a_declined_tour_are_kept(browser: Any, address: str) -> None:
-    offer = ".sd-tour-offer"
-    with visit(browser, address, before="window.specdiffNew = true;", size="phone", dark=True) as page:
+def test_the_chosen_theme_is_kept(browser: Any, address: str) -> None:
+    with visit(browser, address, size="phone", dark=True) as page:
         page.wait_for_function(DARK)
-        assert page.locator(offer).is_visible() and not overflows(page)
-        page.get_by_role("button", name="No tour").click()
+        assert not overflows(page)
         page.click("#sd-theme")
         page.wait_for_function(f"!{DARK}")
-        assert page.locator(offer).is_hidden() and page.locator(".sd-guide").first.is_hidden()
         page.reload()
         page.wait_for_function(ready("live"))
         page.wait_for_function(f"!{DARK}")
-        assert page.locator(offer).is_hidden()
         page.click("#sd-theme")
         page.wait_for_function(DARK)
 
@@ -146,8 +143,6 @@ def test_settings(browser: Any, address: str) -> None:
         page.click("#live-drafter input")
         page.click("[role=option]:has-text('DFlash')")
         value_of(page, gamma, "16")
-        page.click("#live-controls .sd-chip-button:has-text('Code')")
-        page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('def ')")
         page.click("#live-preset input")
         page.click("[role=option]:has-text('EAGLE-2')")
         value_of(page, gamma, "6")
@@ -157,6 +152,7 @@ def test_settings(browser: Any, address: str) -> None:
 def test_controls_and_stage_agree(browser: Any, address: str) -> None:
     stale = "#live-player .sd-stale"
     with visit(browser, address) as page:
+        open_drawer(page, "live")
         page.click("#live-preset input")
         page.click("[role=option]:has-text('Draft tree (DDTree)')")
         titled(page, "Dialogue: Draft tree (DDTree)")
@@ -164,8 +160,7 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.click("#live-preset input")
         page.click("[role=option]:has-text('Four denoising steps')")
         titled(page, "Dialogue: Four denoising steps")
-        open_drawer(page, "live")
-        page.click("#live-controls .sd-chip-button:has-text('Math')")
+        page.select_option("#live-player .sd-more", label="Math: Four denoising steps")
         titled(page, "Math: Four denoising steps")
         number(page, "live", "seed", 5)
         page.wait_for_selector(f"{stale}:has-text('tokens per round')")
@@ -305,22 +300,20 @@ def test_a_reload_and_a_slow_connection_lose_nothing(browser: Any, address: str)
 def test_a_recording_and_a_method_card_bring_their_settings(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         options = page.locator("#live-player .sd-more option").all_text_contents()
-        assert options[:3] == ["Another recording…", "Dialogue: Four denoising steps", "Story: Four denoising steps"]
+        assert options[:3] == ["Examples…", "Dialogue: Four denoising steps", "Story: Four denoising steps"]
         page.select_option("#live-player .sd-more", label="Story: Four denoising steps")
         titled(page, "Story: Four denoising steps")
         assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
         assert page.locator("#live-player .sd-prompt").first.text_content().startswith("Once upon a time")
-        assert page.locator("#live-player .sd-stale").is_visible(), "for another prompt"
-        page.click("#live-player >> text=Use its settings")
-        page.wait_for_function("new URLSearchParams(location.search).get('gamma') === '8'")
-        titled(page, "Story: Four denoising steps")
-        assert page.locator("#live-player .sd-stale").is_hidden()
+        page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('Once upon')")
+        page.wait_for_selector("#live-player .sd-stale", state="hidden")
         open_tab(page, "learn")
         math = page.locator("#method-specdiff2 math").first
         assert math.evaluate("e => e.namespaceURI") == "http://www.w3.org/1998/Math/MathML"
         assert math.bounding_box()["height"] > 20, "drawn as a formula, not as a line of letters"
         page.click("#method-specdiff2 .sd-use")
         titled(page, "Dialogue: SpecDiff-2")
+        open_drawer(page, "live")
         value_of(page, "#live-preset input", "Your own settings")
         open_drawer(page, "live")
         assert page.input_value("#live-gamma input[type=number]") == "9"
@@ -548,6 +541,7 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
     """With its controls, also by Share; Back walks through tabs and runs. Without its file, the settings stay."""
     prompt = "Object.values(window.specdiff.players.live.shown.lanes)[0]?.header.prompt"
     with visit(browser, address) as page:
+        open_drawer(page, "live")
         number(page, "live", "gamma", 5)
         run(page, "live", "A run to keep")
         page.wait_for_function("location.search.includes('run=')")
@@ -570,7 +564,7 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
             page.wait_for_function(f"{tab} === '{opened}'")
         page.go_back()
         page.wait_for_function(f"{ready('live')} && {prompt} === 'A run to keep'")
-        page.get_by_label("Another recording").first.select_option(index=1)
+        page.get_by_label("Examples").first.select_option(index=1)
         page.wait_for_function(f"{ready('live')} && {prompt} !== 'A run to keep' && location.search.includes('trace=')")
         page.go_back()
         page.wait_for_function(f"{ready('live')} && {prompt} === 'A run to keep'")
@@ -581,6 +575,7 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         assert page.evaluate(prompt) == "A run to keep"
         open_tab(page, "live")
         value_of(page, "#live-prompt textarea", "A run to keep")
+        open_drawer(page, "live")
         value_of(page, "#live-gamma input[type=number]", "5")
         assert page.evaluate(f"{LIVE}.shown.lanes.drafted.duration") == seconds
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
@@ -588,22 +583,5 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
     with visit(browser, f"{address}?{urlencode(query, doseq=True)}", logged="404") as page:
         page.wait_for_selector("#live-player .sd-card:visible")
         value_of(page, "#live-prompt textarea", "A run to keep")
+        open_drawer(page, "live")
         value_of(page, "#live-gamma input[type=number]", "5")
-
-
-OPEN_GUIDE = "document.querySelectorAll('.sd-guide:not([hidden])')"
-
-
-def test_a_tour_points_at_the_real_thing(browser: Any, address: str) -> None:
-    new, there = "window.specdiffNew = true;", f"{OPEN_GUIDE}.length === 1"
-    with visit(browser, f"{address}?lesson=gamma&step=1", before=new, until=there) as page:
-        open_tab(page, "live")
-        page.get_by_role("button", name="Take the tour").click()
-        assert page.evaluate(f"{OPEN_GUIDE}.length") == 1, "the lesson ends"
-        for title in ("Draft", "Score", "Verify", "Commit", "Clock", "The number"):
-            assert page.locator(".sd-guide-here").bounding_box()["height"] > 8
-            assert page.locator(".sd-guide header b").first.inner_text() == title
-            assert title != "Draft" or not serious(page)
-            page.keyboard.press("Enter")
-        assert page.locator(".sd-guide-here").count() == 0 and page.locator(".sd-guide").first.is_hidden()
-        assert page.locator(".sd-tour-offer").is_hidden()

@@ -404,11 +404,12 @@ def _sums(total: Metrics) -> dict[str, Any]:
 
 
 def _words(config: dict[str, Any]) -> str:
-    """The settings as the page writes them, with drafter, controller and rule."""
+    """The settings as the page writes them, with drafter, controller and a rule that isn't the default."""
     if config["drafter"] == "none":
         return "one target pass per token"
     words = settings_words(config).split(", ")
-    return " · ".join([config["drafter"], *words, *(["auto"] if config["auto"] else []), config["rule"]])
+    further = [*(["auto"] if config["auto"] else []), *([config["rule"]] if config["rule"] != "ratio" else [])]
+    return " · ".join([config["drafter"], *words, *further])
 
 
 def _use(config: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ class Example:
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "smollm2": (  # messages to an assistant
-        Example("Chat", "Why is the sky blue?"),
+        Example("Chat", "What does a heart do?"),
         Example("Code", "Write a Python function that reverses a string."),
         Example("Math", "What is the area of a rectangle that is 6 m long and 4 m wide?"),
         Example("List", "List the seven days of the week."),
@@ -37,6 +37,23 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("Code", 'def count_vowels(text: str) -> int:\n    """\n    Return the number of vowels in text.\n'),
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Dare:
+    """A run that drafts usually lose: an empty prompt or None leaves what the form has."""
+
+    label: str
+    prompt: str = ""
+    temperature: float | None = 0.0
+
+
+DARES = (
+    Dare("a poem", "Write a poem about a lighthouse that misses the ships."),
+    Dare("German", "Erzähle mir auf Deutsch, warum der Himmel blau ist."),
+    Dare("temperature 1", temperature=1.0),
+    Dare("random letters", "Continue this sequence: xq vjz kpw fzq jxv wkq zpf"),
+)
 MOST = max(map(len, EXAMPLES.values()))
 
 
@@ -68,12 +85,12 @@ def _small(label: str, method: str = "dflash", slug: str = "", **values: Any) ->
 
 
 PRESETS = (  # the first is what the page opens with
+    _small("Four denoising steps", gamma=6, steps=4, order="max_prob"),
+    _small("One denoising step (DFlash)", gamma=6),
     _small("Markov head, 4 tokens (DSpark)", "markov"),
     _small("Markov head, tree of 4 nodes", "markov_tree", tree_nodes=4),
-    _small("One pass, 4 tokens (DFlash)"),
-    _small("One pass, 8 tokens (DFlash)", gamma=8),
+    _small("One step, 4 tokens (DFlash)"),
     _small("Draft tree of 8 nodes (DDTree)", "ddtree", gamma=8, tree_nodes=8),
-    _small("Four denoising steps", gamma=8, steps=4),
     _small("Adaptive γ", "auto", slug="chosen as it goes", gamma=8),
     _small("Prompt lookup", "prompt_lookup", gamma=8),
     _small("Sampling at 0.7, exact ratio test", temperature=0.7),

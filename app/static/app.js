@@ -6,6 +6,7 @@ import { Frames } from './frames.js';
 import { Player } from './views/player.js';
 import { isOpen, isShown, keepRuns, mark, openTab, REFUSAL, register, visit } from './page.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
+import { blockOf } from './state/block.js';
 import { buildLane } from './state/lane.js';
 import { times } from './state/format.js';
 import { download } from './views/dom.js';
@@ -22,6 +23,7 @@ import { Shown } from './state/shown.js';
 import { Stage } from './state/stage.js';
 import { Study } from './study.js';
 import { wordsOf } from './views/inspector.js';
+import { leadOf } from './views/source.js';
 import { sentenceOf } from './views/window.js';
 /** @import { Labels } from './state/stage.js' */
 /** @import { Looks } from './state/marks.js' */
@@ -36,7 +38,9 @@ import { sentenceOf } from './views/window.js';
  * @property {Record<string, string>} exactness what is claimed about a text, by a run's exactness
  * @property {number} patience seconds the server takes for a stopped run's last frame
  * @property {string[]} noSteps drafters that don't denoise
- * @property {{title: string, url: string, settings: Settings}[]} recordings the first opens the page
+ * @property {Record<string, Record<string, string>>} drafters what they are called, by pair
+ * @property {{title: string, url: string, settings: Settings, block?: string}[]} recordings the first
+ *  opens the page; `block`: its staged round with other windows and steps
  * @property {import('./views/glossary.js').Symbols} symbols the glossary
  * @property {number} kept seconds that the server keeps a run
  * @property {string} prefix with which the ids of its controls begin
@@ -109,6 +113,7 @@ export class App extends Job {
       rest: (seconds) => this.act((player) => player.rest(seconds)),
       draw: () => this.draw(),
       speak: () => this.speak(),
+      query: () => this.momentQuery() || this.query(),
     });
     this.frames = new Frames({
       tick: (milliseconds) => this.tick(milliseconds),
@@ -186,7 +191,10 @@ export class App extends Job {
     const file = new GrowingTrace(trace);
     this.live = { run, file, before: null };
     this.calls += 1;
-    file.follow(() => this.grow(run, file));
+    file.follow(() => {
+      this.watchdog.restart();
+      this.grow(run, file);
+    });
   }
 
   /** Show what has arrived of a race under way; its first event clears the stage for it.
@@ -266,6 +274,7 @@ export class App extends Job {
         settings: recording ? recording.settings : settings,
         file: recording || isRun(fileOf(url)) ? fileOf(url) : '',
       });
+      if (recording?.block) await this.fetchBlock(recording.block);
     } catch (error) {
       if (call !== this.calls) return;
       const [opening] = this.recordings;
@@ -276,11 +285,20 @@ export class App extends Job {
     }
   }
 
+  /** Add the staged round with other windows and steps. @param {string} url */
+  async fetchBlock(url) {
+    const { shown } = this;
+    shown.block = blockOf((await fetchTrace(url)).lanes);
+    this.frames.ask();
+  }
+
   /** Show a recording that the visitor chose from the list. @param {{url: string}} recording */
-  choose(recording) {
-    this.open(recording);
+  async choose(recording) {
+    const shown = this.open(recording);
     const file = encodeURIComponent(fileOf(recording.url));
     if (!this.live) visit(`tab=${this.options.kind}&trace=${file}`);
+    await shown;
+    if (this.shown.settings) this.press('fill'); // the form gets its model, prompt and settings
   }
 
   // ---- the stage ----
@@ -315,27 +333,31 @@ export class App extends Job {
     if (ran) keepRuns(shown.runs(this.noSteps));
   }
 
-  /** Put a link to the visitor's own run into the address, as soon as it begins: a reload finds it
-   *  again, and the browser's Back button the one before. */
+  /** Put a link to the visitor's own run into the address and the list of runs, as soon as it begins:
+   *  a reload finds it again, and the browser's Back button the one before. */
   linkRun() {
     const query = this.shown.link(this.options.kind);
+    if (!query || !fits(query)) return;
+    this.remember();
     const lesson = new URLSearchParams(location.search).has('lesson'); // keeps its own address
-    if (query && fits(query) && !lesson) visit(query);
+    if (!lesson) visit(query);
   }
 
-  /** Note the visitor's own run in the list of runs. */
+  /** Note the visitor's own run in the list of runs: what ran, and what came out. */
   remember() {
     const { shown } = this;
     const query = shown.link(this.options.kind);
     if (!fits(query)) return;
-    const run = shown.run(shown.stage.first ?? '', this.noSteps);
-    const speed = run?.quiet ? run.speedup : null;
-    const prompt = new URLSearchParams(shown.settings).get('prompt') ?? '';
-    keepRun({
-      query,
-      at: Date.now(),
-      title: [speed === null ? '' : times(speed), prompt.slice(0, 48)].filter(Boolean).join(' · '),
-    });
+    const run = shown.growing ? null : shown.run(shown.stage.first ?? '', this.noSteps);
+    const settings = new URLSearchParams(shown.settings);
+    const [gamma, steps] = [settings.get('gamma'), settings.get('steps')];
+    const title = [
+      new Date().toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' }),
+      run?.quiet && run.speedup ? times(run.speedup) : '',
+      gamma && `γ ${gamma}, T ${steps}`,
+      (settings.get('prompt') ?? '').slice(0, 40),
+    ];
+    keepRun({ query, at: Date.now(), title: title.filter(Boolean).join(' · ') });
   }
 
   /** The numbers of a shipped recording; null if there is none. */
@@ -455,8 +477,19 @@ export class App extends Job {
     this.act((player) => player.toggle());
   }
 
+  /** Play the staged round from its beginning. */
+  stage() {
+    this.act((player) => player.stage());
+  }
+
+  /** Leave slow motion. */
+  skip() {
+    this.act((player) => player.skip());
+  }
+
   /** Back to what happens now. */
   toEdge() {
+    this.study.leave();
     this.act((player) => player.toEdge());
   }
 
@@ -485,25 +518,6 @@ export class App extends Job {
     const panel = /** @type {HTMLElement} */ (this.root.querySelector('.sd-window'));
     panel.focus({ preventScroll: true });
     panel.scrollIntoView({ block: 'center' });
-  }
-
-  /** Move the playhead to a phase of a round with accepted and rejected tokens, as a link names it;
-   *  `draft`: to its last step; `end`: to the end; `start`: play from the start. */
-  stand(at) {
-    if (at === 'end') return this.seek(1);
-    if (at === 'start') {
-      return this.act((player) => {
-        player.seek(0);
-        player.play();
-      });
-    }
-    const { lane, selected } = this.shown;
-    const later = lane?.rounds.filter(({ round }) => round >= 1) ?? []; // not the first
-    const round = later.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted) ??
-      later[0];
-    if (!round) return;
-    const phase = at === 'draft' ? `step${round.steps}` : at;
-    this.standAt({ lane: selected ?? '', round: round.round + 1, at: phase });
   }
 
   keys(event) {
@@ -539,6 +553,16 @@ export class App extends Job {
    *  controls, in an export, the moment. */
   query() {
     return this.shown.link(this.options.kind) || this.formSettings || this.momentQuery();
+  }
+
+  /** Copy a challenge, with a link to the visitor's own run. @param {HTMLElement} button that was
+   *  pressed @param {string} number its speed-up */
+  challenge(button, number) {
+    giveLink(
+      button,
+      this.query(),
+      `The small model got ${number} out of my prompt. Find one that it can’t guess:`,
+    );
   }
 
   /** A link to what is on the stage, paused. @param {HTMLElement} button that was pressed */
@@ -592,7 +616,9 @@ export class App extends Job {
     const { shown, study, formSettings } = this;
     const scene = shown.scene();
     if (this.speaks) {
-      this.voice = study.game?.words(wordsOf(study.game.lane)) ?? sentenceOf(scene);
+      const result = scene.over ? Object.values(leadOf(scene)).join('') : '';
+      this.voice = study.game?.words(wordsOf(study.game.lane)) ??
+        [sentenceOf(scene), result].filter(Boolean).join(' ');
     }
     this.speaks = false;
     this.root.classList.toggle('sd-none', !scene.names.length);
@@ -633,15 +659,6 @@ export class App extends Job {
     if (player.tick(milliseconds)) this.frames.dirty = true;
     this.speaks ||= wasPlaying && !player.playing;
     return player.playing;
-  }
-
-  /** Show a moment of the race in its tab (see `stand`), and an element of it.
-   *  @param {string} at @param {string} area a selector */
-  pointAt(at, area) {
-    openTab(this.options.kind);
-    this.stand(at);
-    this.draw();
-    return this.root.querySelector(area);
   }
 }
 

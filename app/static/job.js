@@ -69,6 +69,10 @@ export class Job {
   enter(state) {
     this.state = state;
     attribute(this.content, 'aria-busy', String(this.busy)); // not on the status line
+    document.getElementById(`${this.prefix}-controls`)?.classList.toggle(
+      'sd-going',
+      state !== 'idle',
+    );
   }
 
   /** Which button starts a run, if the page has one. */

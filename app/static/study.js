@@ -5,6 +5,7 @@ import { besides } from './state/grid.js';
 import { tokenOf } from './state/inspect.js';
 import { isVanilla } from './state/lane.js';
 import { Verifier } from './state/verifier.js';
+import { giveLink } from './views/link.js';
 /** @import { Lane, PartialRound } from './state/lane.js' */
 /** @import { Place } from './state/inspect.js' */
 /** @import { Shown } from './state/shown.js' */
@@ -15,7 +16,7 @@ import { Verifier } from './state/verifier.js';
 export class Study {
   /** @param {HTMLElement} root of the player
    *  @param {{shown: () => Shown, select: (name: string) => void, jump: (round: number) => void,
-   *  rest: (seconds: number) => void, draw: () => void, speak: () => void}} on the player: what is
+   *  rest: (seconds: number) => void, draw: () => void, speak: () => void, query: () => string}} on the player: what is
    *  on its stage, and how the playhead moves */
   constructor(root, on) {
     this.root = root;
@@ -77,13 +78,17 @@ export class Study {
     this.on.draw();
   }
 
-  /** Let the visitor judge the round on the stage, or the next if its verdict is shown. */
+  /** Let the visitor judge the round on the stage, or the next if its verdict is shown; at the end of
+   *  a race, one with accepted and rejected tokens. */
   verify() {
     const shown = this.on.shown();
-    const { view } = shown.scene();
-    if (!shown.lane) return;
+    const { view, over } = shown.scene();
+    const { lane } = shown;
+    if (!lane) return;
+    const mixed = lane.rounds.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted);
+    const next = view ? view.round + Number(Boolean(view.verified)) : 0;
     this.pinned = null;
-    this.deal(new Verifier(shown.lane, view ? view.round + Number(Boolean(view.verified)) : 0));
+    this.deal(new Verifier(lane, over ? mixed?.round ?? 0 : next));
   }
 
   /** Move the playhead to the end of the round's draft. @param {Verifier} game */
@@ -101,6 +106,16 @@ export class Study {
     const { game } = this;
     if (game?.next()) this.deal(game);
     this.on.speak();
+  }
+
+  /** Copy the score, with a link to the race. @param {HTMLElement} button that was pressed */
+  share(button) {
+    const { judged = 0, agreed = 0 } = this.game ?? {};
+    giveLink(
+      button,
+      this.on.query(),
+      `I was the big model and judged ${agreed} of ${judged} guesses like it. Can you?`,
+    );
   }
 
   /** Leave the game, and show the verdict of its round. */

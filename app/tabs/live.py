@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 
 import gradio as gr
 
 from app import controls, own_pairs, scripts
 from app.content.error_cards import card, new_run_id
-from app.content.examples import PRESETS, presets_of
+from app.content.examples import DARES, PRESETS, presets_of
 from app.content.html import element
 from app.controls import QUIET, Controls
 from specdiff_core.models.own_pairs import KINDS, parse
@@ -20,7 +19,7 @@ from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 TAB = "live"
 KNOBS = ("gamma", "steps", "temperature")
-"""Settings beside Run: the main ones of the page."""
+"""The main settings of the page."""
 
 
 def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
@@ -31,9 +30,16 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
 def build() -> Controls:
     """Place the controls, and wire those that depend on each other."""
     form = Controls(
-        TAB, tuple(SETTINGS), run="Run", drawer="All settings", line=controls.presets, front=KNOBS, last=own_pair
+        TAB,
+        tuple(SETTINGS),
+        run="Run",
+        drawer="Settings",
+        method=controls.presets,
+        front=KNOBS,
+        dares=DARES,
+        last=own_pair,
     )
-    widgets, preset = form.settings, form.beside_prompt
+    widgets, preset = form.settings, form.method
     pair = widgets["pair"]
     chosen = [widgets[name] for name in controls.preset_values(PRESETS[0])]
     preset.input(settings_of, [preset, pair], chosen, **QUIET)
@@ -49,9 +55,6 @@ def build() -> Controls:
     pair.change(presets_here, pair, preset, **QUIET)
     pair.change(drafters_of, models, widgets["drafter"], **QUIET)
     gr.on([pair.change, widgets["drafter"].change], window_of, [*models, *window], window, **QUIET)
-    fill = gr.Button("Ask for this recording", elem_id="live-fill", elem_classes=["sd-unseen"])  # lessons press it
-    query = "() => [window.specdiff.players.live.shown.settings]"
-    fill.click(lambda link: form.fill(from_query(dict(parse_qsl(link)))), form.threads, form.inputs, js=query, **QUIET)
     return form
 
 

@@ -50,6 +50,8 @@ test('a race under way plays to its edge, waits there, and goes on', () => {
   playhead.grow(0.3, true);
   playhead.tick(1000);
   assert.deepEqual([playhead.t, playhead.atEdge], [0.3, true]);
+  playhead.grow(0.4, true);
+  assert.ok(playhead.atEdge, 'a leap of the race does not take it off the edge');
   playhead.rest(0.1);
   playhead.grow(0.8, true);
   playhead.tick(1000);
@@ -105,4 +107,28 @@ test('seek stays inside the race, and leaves the stop', () => {
   assert.deepEqual([playhead.t, playhead.stop], [0, -1]);
   playhead.seek(5);
   assert.equal(playhead.t, 1);
+});
+
+test('the staged round plays again, and can be skipped', () => {
+  const seen = [0.1, 0.11, 0.14].map((t, n) => ({ t, lane: 'drafted', n, dwell: 0.5 }));
+  const playhead = make({ stops: [...seen, ...stops.slice(3)] });
+  playhead.play();
+  while (playhead.playing) playhead.tick(50);
+  playhead.stage();
+  assert.deepEqual([playhead.stop, playhead.t, playhead.isSlow], [0, 0.1, true]);
+  playhead.tick(250);
+  assert.ok(Math.abs(playhead.share - 0.5) < 1e-9);
+  playhead.skip();
+  assert.ok(Math.abs(play(playhead, 9) - 0.86) < 0.05, 'the rest in real time');
+});
+
+test('a step is staged also if the playhead waits where it begins', () => {
+  const playhead = new Playhead({ growing: true });
+  playhead.grow(0.1, true);
+  playhead.play();
+  playhead.tick(200);
+  assert.equal(playhead.t, 0.1);
+  playhead.stops = [{ t: 0.1, lane: 'drafted', n: 1, dwell: 0.5 }];
+  playhead.tick(20);
+  assert.equal(playhead.stop, 0);
 });

@@ -100,8 +100,9 @@ export const reasonWords = (reason) =>
 /** The settings of a run in a few words, `block · γ 8 · T 4 · ratio`: the drafter, its settings as
  *  specdiff_core/schema/wording.py words them (a test compares the two), and the rule.
  *  @param {Record<string, any>} config
- *  @param {Set<string>} noSteps drafters without denoising steps */
-export function settingsWords(config, noSteps) {
+ *  @param {Set<string>} noSteps drafters without denoising steps
+ *  @param {Record<string, string>} [labels] what drafters are called */
+export function settingsWords(config, noSteps, labels = {}) {
   const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } =
     config;
   if (drafter === 'none') return 'one target pass per token';
@@ -113,7 +114,9 @@ export function settingsWords(config, noSteps) {
     : noSteps.has(drafter) || (auto && steps === 1)
     ? []
     : [`T ${most}${steps}`];
-  return [drafter, `γ ${most}${gamma}`, ...how, ...(auto ? ['auto'] : []), rule].join(' · ');
+  const test = rule === 'ratio' ? [] : [rule];
+  const name = labels[drafter] ?? drafter;
+  return [name, `γ ${most}${gamma}`, ...how, ...(auto ? ['auto'] : []), ...test].join(' · ');
 }
 
 /** Title of a token of the text. @param {Token} token */

@@ -4,6 +4,7 @@
 /** @import { Stop } from './race.js' */
 
 const EPSILON = 1e-9; // seconds
+const NEAR = 0.4; // seconds behind the last event that still count as live: events come in leaps
 
 /** How long a round is shown, in seconds, if the pace is a person's: the first of those that are
  *  shown slowly takes a while, each further one less, until the race runs in real time. */
@@ -22,6 +23,8 @@ export class Playhead {
     this.t = 0;
     this.stop = -1; // index of the stop we stand on, or -1 between stops
     this.rested = 0; // seconds on this stop
+    this.share = 1; // of the time on this stop that has passed; 1 while it doesn't play
+    this.seen = -1; // index of the last stop whose time has passed
     this.playing = false;
     /** @type {number | 'auto'} wall seconds per decode second; auto: a person's pace */
     this.slow = 'auto';
@@ -52,7 +55,7 @@ export class Playhead {
 
   /** Whether the playhead shows the race as it happens. */
   get atEdge() {
-    return this.growing && this.playing && this.t >= this.duration - EPSILON;
+    return this.growing && this.playing && !this.isSlow && this.t >= this.duration - NEAR;
   }
 
   /** Whether it plays more slowly than the race ran. */
@@ -62,6 +65,7 @@ export class Playhead {
 
   /** Go to the last moment that has arrived, and on with the race. */
   toEdge() {
+    this.slow = 1;
     this.seek(this.duration);
     this.playing = this.growing;
   }
@@ -95,12 +99,12 @@ export class Playhead {
     const spent = Math.min(seconds, Math.max(0, stay - this.rested));
     this.rested += spent;
     const share = Math.min(1, this.rested / stay);
+    this.share = share;
     this.t = Math.max(this.t, here.t + share * (end - here.t));
     if (share < 1) return 0;
-    if (next?.dwell && next.t <= this.duration + EPSILON) {
-      this.stand(this.stop + 1);
-      this.playing = true;
-    } else if (next?.dwell) return 0; // not all lanes are there yet
+    if (next?.dwell && next.t > this.duration + EPSILON) return 0; // not all lanes are there yet
+    this.seen = this.stop;
+    if (next?.dwell) this.enter(this.stop + 1);
     else this.stop = -1;
     return seconds - spent;
   }
@@ -110,19 +114,50 @@ export class Playhead {
   walk(seconds) {
     const begin = (this.stops[0]?.t ?? 0) - 1e-6;
     this.t = Math.max(this.t, Math.min(begin, this.duration));
-    const passed = this.stops.findLastIndex(({ t }) => t <= this.t + EPSILON);
-    const next = this.stops.findIndex(({ dwell, t }, i) => i > passed && dwell > 0 && t > this.t);
+    const next = this.stops.findIndex(({ dwell, t }, i) =>
+      i > this.seen && dwell > 0 && t >= this.t - EPSILON
+    );
     const stop = this.stops[next];
     const left = this.run(seconds, Math.min(stop?.t ?? this.duration, this.duration));
     if (!stop || this.t < stop.t - EPSILON) return 0;
-    this.stand(next);
-    this.playing = true;
+    this.enter(next);
     return left;
+  }
+
+  /** Play on from a stop. */
+  enter(index) {
+    const { seen } = this;
+    this.stand(index);
+    Object.assign(this, { playing: true, share: 0, seen });
+  }
+
+  /** The first stop that a person's pace stays at: the beginning of the staged round. */
+  get staged() {
+    return this.stops.findIndex(({ dwell }) => dwell > 0);
+  }
+
+  /** Play the staged round from its beginning. */
+  stage() {
+    if (this.staged < 0) return;
+    this.slow = 'auto';
+    this.enter(this.staged);
+    this.playing = !this.still;
+  }
+
+  /** Leave slow motion: on with the race as it happens, or in real time. */
+  skip() {
+    if (this.growing) return this.toEdge();
+    this.slow = 1;
+    const last = this.stops.findLastIndex(({ dwell }) => dwell > 0);
+    this.seek(Math.max(this.t, this.stops[last]?.t ?? 0));
+    this.playing = true;
   }
 
   seek(t) {
     this.t = Math.max(0, Math.min(this.duration, t));
     this.stop = -1;
+    this.share = 1;
+    this.seen = -1;
   }
 
   /** Stop playing at a time. */
@@ -136,6 +171,8 @@ export class Playhead {
     if (!this.stops.length) return;
     this.playing = false;
     this.rested = 0;
+    this.share = 1;
+    this.seen = -1;
     this.stop = Math.max(0, Math.min(this.stops.length - 1, index));
     this.t = this.stops[this.stop].t;
   }

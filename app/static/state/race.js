@@ -4,6 +4,7 @@ import { countAt, isVanilla } from './lane.js';
 import { clockOf, speedUpSoFar, tau } from './metrics.js';
 import { plural, reasonWords } from './format.js';
 import { roundSeconds } from './playhead.js';
+/** @import { Event } from './events.d.ts' */
 /** @import { Lane, State } from './lane.js' */
 /** @import { Playhead } from './playhead.js' */
 
@@ -106,8 +107,18 @@ export function stopsOf(lanes, names, selected, growing = false) {
   return [...stops, ...later.sort((a, b) => a.t - b.t)];
 }
 
+/** How long a person's pace stays at each stop of the staged round: it is to be read. In seconds.
+ *  @param {Event} event @param {number} steps of denoising */
+function stagedSeconds(event, steps) {
+  if (event.kind === 'RoundStarted') return 3.5;
+  if (event.kind === 'DenoiseStep') return Math.min(2.5, 8 / steps);
+  if (event.kind === 'Verified') return 2.4 + 0.8 * event.accepted;
+  return event.kind === 'TargetScored' ? 2 : 3;
+}
+
 /** How long a person's pace stays at each stop of a lane: the rounds with a draft, but the first,
- *  which shows at once how fast it goes. @param {Lane} lane @returns {Map<number, number>} */
+ *  which shows at once how fast it goes. The second is staged. @param {Lane} lane
+ *  @returns {Map<number, number>} */
 function dwellsOf({ events, rounds, stops }) {
   const drafting = rounds.filter(({ size }) => size).slice(1);
   const order = new Map(drafting.map(({ round }, i) => [round, i]));
@@ -122,7 +133,8 @@ function dwellsOf({ events, rounds, stops }) {
   }
   return new Map(stops.flatMap((index) => {
     const round = roundAt(index);
-    const seconds = round === undefined ? 0 : roundSeconds(round) / Math.max(4, counts[round]);
+    if (round === 0) return [[index, stagedSeconds(events[index], drafting[0].steps || 1)]];
+    const seconds = round === undefined ? 0 : roundSeconds(round - 1) / Math.max(4, counts[round]);
     return seconds > BRIEF ? [[index, seconds]] : [];
   }));
 }

@@ -1,7 +1,6 @@
 // Named facts on how a race was measured. Pure.
 
 import { isServed } from './lane.js';
-import { linkOf } from './moment.js';
 import { waiting } from './metrics.js';
 import { plural, quotedWords, ratio } from './format.js';
 /** @import { Finished, RunStarted } from './events.d.ts' */
@@ -25,6 +24,10 @@ export function dateOf(iso) {
     ? 'date unknown'
     : date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric' });
 }
+
+/** The target's file or folder, without the folders above and the revision. @param {RunStarted} header */
+export const modelOf = ({ models: { target = '' } }) =>
+  target.split('/').at(-1)?.replace(/@.*|\.gguf$/g, '') || 'unknown model';
 
 /** @param {RunStarted} header */
 export const placeOf = (header) =>
@@ -114,6 +117,3 @@ export const endsOf = (lanes) =>
   Object.entries(lanes).flatMap(([name, lane]) =>
     lane && lane.finished ? [[name, lane.finished]] : []
   );
-
-/** A link to this page with the prompt and the settings of a run. @param {RunStarted} header */
-export const settingsLink = ({ prompt, config }) => `?${linkOf({ prompt, ...config })}`;

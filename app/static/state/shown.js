@@ -6,6 +6,7 @@ import { passed } from './race.js';
 import { Playhead } from './playhead.js';
 import { runOf } from './findings.js';
 import { Stage } from './stage.js';
+/** @import { Block } from './block.js' */
 /** @import { Event } from './events.d.ts' */
 /** @import { Labels } from './stage.js' */
 /** @import { Looks } from './marks.js' */
@@ -27,6 +28,8 @@ export class Shown {
     this.source = origin.source ?? '';
     this.settings = origin.settings ?? '';
     this.file = origin.file ?? '';
+    /** @type {Block | null} the staged round with other windows and steps */
+    this.block = null;
     this.selected = stage.names.includes(selected ?? '') ? selected : this.preferred;
     this.point();
   }
@@ -109,7 +112,7 @@ export class Shown {
    *  @param {string} source @param {Drawing} drawing */
   end(trace, source, drawing) {
     Object.assign(this, { trace, source });
-    this.stage = Stage.of(trace.lanes, null, drawing, {});
+    this.stage = this.stage.grown(trace.lanes, drawing);
     this.player.grow(this.stage.duration, false);
     this.point();
   }

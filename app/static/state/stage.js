@@ -157,6 +157,8 @@ export class Stage {
       moment: [state?.n, shown.round?.round, shown.round?.phase].join(), // changes with every event
       over: !growing && ended,
       growing, // more events may come
+      share: player.share, // of the time on the stop that has passed
+      isSlow: player.isSlow && player.playing,
       absent: growing ? 'Not started yet.' : 'This lane didn’t run.', // of a lane without events
     };
   }

@@ -1,5 +1,5 @@
 // A card that guides through the page step by step, with words, answers to choose from, and an
-// element that it points at. The tour of the Live tab and the lessons of the Learn tab use it. A
+// element that it points at. The lessons of the Learn tab use it. A
 // question must be answered before the next step. In a presentation, explanations and verdicts are
 // hidden until they are revealed (views/presenter.js).
 

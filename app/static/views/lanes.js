@@ -6,6 +6,7 @@ import { classes, glossed, html, Link, useState, walk } from './ui.js';
 import { LEGEND, quotedTau, rate, ratio, seconds, settingsWords, times } from '../state/format.js';
 import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';
+import { modelOf } from '../state/report.js';
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Study } from '../study.js' */
@@ -30,19 +31,26 @@ const COLUMNS = [
 const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]));
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
 
-/** A lane's settings, or what its method is. @param {Lane | null} lane
- *  @param {Set<string>} noSteps */
-function subtitle(lane, about, noSteps) {
+/** A lane's settings, or what its method is. @param {Lane | null} lane @param {string} about
+ *  @param {Naming} naming */
+function subtitle(lane, about, { noSteps, drafters }) {
   const header = lane?.header;
   if (!header) return about;
-  if (!header.server) return settingsWords(header.config, noSteps);
+  if (!header.server) {
+    const words = settingsWords(
+      header.config,
+      noSteps,
+      drafters[String(header.config.pair)],
+    );
+    return isVanilla(lane) ? `${modelOf(header)}, ${words}` : words;
+  }
   const tau = lane.finished ? quotedTau(lane.finished.quoted) : '';
   return `an attached server${tau ? `, reports ${tau}` : ''}`;
 }
 
-/** @param {{scene: Scene, name: string, prefix: string, noSteps: Set<string>, select: () => void}}
+/** @param {{scene: Scene, name: string, prefix: string, naming: Naming, select: () => void}}
  *  props */
-function Head({ scene, name, prefix, noSteps, select }) {
+function Head({ scene, name, prefix, naming, select }) {
   const { lanes: { [name]: lane }, named: { [name]: named }, rows: { [name]: row } } = scene;
   const mark = markOf(lane, row, scene.stage.ends[name], scene.ranks[name], scene.absent);
   const columns = scene.names.length <= 2;
@@ -64,7 +72,7 @@ function Head({ scene, name, prefix, noSteps, select }) {
   const kind = [selected && 'sd-selected', !lane && 'sd-absent', isVanilla(lane) && 'sd-vanilla'];
   const style = { '--lane': `var(--sd-${named.colour})` };
   const stops = columns ? undefined : null;
-  const settings = subtitle(lane, named.about, noSteps);
+  const settings = subtitle(lane, named.about, naming);
   const share = row ? row.share : 0;
   return html`
     <div class=${classes('sd-lane', ...kind)} id="${prefix}-lane-${name}" style=${style}
@@ -88,17 +96,20 @@ function Head({ scene, name, prefix, noSteps, select }) {
   `;
 }
 
+/** @typedef {{noSteps: Set<string>, drafters: Record<string, Record<string, string>>}} Naming
+ *  `noSteps`: drafters that don't denoise; `drafters`: what they are called, by pair */
 /**
  * @typedef {object} Props
  * @property {Scene} scene @property {string} prefix of ids
- * @property {Set<string>} noSteps drafters that don't denoise
+ * @property {Naming} naming
  * @property {Study} study what the visitor looks at closely
  * @property {(name: string) => void} select a lane
  */
 
 /** @param {Props} props */
-export function Lanes({ scene, prefix, noSteps, study, select }) {
+export function Lanes({ scene, prefix, naming, study, select }) {
   const [all, setAll] = useState(false);
+  const [whole, setWhole] = useState(false);
   const { names, named, lanes, states, selected } = scene;
   const columns = names.length <= 2;
   const list = columns ? {} : {
@@ -147,7 +158,8 @@ export function Lanes({ scene, prefix, noSteps, study, select }) {
     html`<li><span class="sd-t sd-t-${kind}" aria-hidden="true">${glyph}</span> ${words}</li>`
   );
   return html`
-    <section class="sd-panel sd-lanes" aria-label="Race" data-area="lanes" data-layout=${layout}>
+    <section class="sd-panel sd-lanes" aria-label="Race" data-area="lanes" data-layout=${layout}
+      data-whole=${String(whole)}>
       <div class="sd-lane-columns" aria-hidden="true">${COLUMNS.map(([key, words, title]) =>
         html`<span class="sd-h-${key}" title=${title || null} data-symbol=${
           title ? null : words
@@ -157,7 +169,7 @@ export function Lanes({ scene, prefix, noSteps, study, select }) {
           ${names.map((name) =>
             html`
               <${Head} key=${name} scene=${scene} name=${name} prefix=${prefix}
-                noSteps=${noSteps}
+                naming=${naming}
                 select=${() => select(name)} />
             `
           )}
@@ -168,6 +180,8 @@ export function Lanes({ scene, prefix, noSteps, study, select }) {
             : 'All texts'}<//></header>
         <div class="sd-lane-texts" data-all=${String(columns || all)}>${names.map(card)}</div>
         <ul class="sd-legend" aria-label="Legend">${origins}</ul>
+      <${Link} act=${() => setWhole(!whole)} aria-pressed=${String(whole)}
+        class="sd-link sd-whole">${whole ? 'Shorten the texts' : 'Show the whole texts'}<//>
       </section>
   `;
 }

@@ -34,11 +34,12 @@ export function address(query, how = 'replaceState', state = history.state) {
   return link;
 }
 
-/** @param {HTMLElement} button that was pressed @param {string} query of the link */
-export async function giveLink(button, query) {
+/** @param {HTMLElement} button that was pressed @param {string} query of the link
+ *  @param {string} [words] copied in front of it */
+export async function giveLink(button, query, words = '') {
   const link = address(query);
   try {
-    await navigator.clipboard.writeText(link.href);
+    await navigator.clipboard.writeText(words ? `${words} ${link.href}` : link.href);
     say(button, 'Link copied');
   } catch (error) { // not permitted, or a page without TLS, which has no clipboard
     console.info('not copied:', error);

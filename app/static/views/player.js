@@ -2,6 +2,7 @@
 
 import { acceptanceFigure, confidenceFigure, tokensFigure } from '../state/charts.js';
 import { Bar } from './bar.js';
+import { Blanks } from './blanks.js';
 import { Charts } from './charts.js';
 import { Component, ElementSlot, glossed, html } from './ui.js';
 import { DraftWindow } from './window.js';
@@ -9,7 +10,6 @@ import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
 import { LeadSentence, Source } from './source.js';
 import { RoomNotice } from './notes.js';
-import { TourOffer } from './tour.js';
 /** @import { App, Options } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Shown } from '../state/shown.js' */
@@ -58,21 +58,34 @@ export class Player extends Component {
           <div class="sd-plot" data-figure=${name}></div>
         </section>
       `;
+    const hero = html`
+      <${Hero} scene=${scene} source=${shown.source} options=${options}
+        noSteps=${noSteps} act=${act} />
+    `;
+    const bar = html`<${Bar} player=${shown.player} act=${act} />`;
+    const source = html`
+      <${Source} shown=${shown} raced=${raced} recordings=${recordings}
+        kept=${options.kept} act=${act} />
+    `;
     return html`
-      ${!raced && html`<${TourOffer} act=${act} />`}
+      ${raced ? html`<${LeadSentence} scene=${scene} />` : html`
+        <${Blanks} scene=${scene} block=${shown.block} own=${shown.ran} act=${act}
+          verify=${() => study.verify()} source=${source}
+          bar=${bar}>${hero}<//>
+      `}
             <${ElementSlot} element=${card} />
-            <${LeadSentence} scene=${scene} />
-            <${Source} shown=${shown} raced=${raced} recordings=${recordings} kept=${options.kept}
-        act=${act} />
+            ${raced && source}
             <${RoomNotice} /><p class="sd-stale" role="status" hidden=${!stale}>${stale}</p>
             <${ElementSlot} element=${status} />
             <p class="sd-panel sd-empty">${options.empty}</p>
             <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
-              <${Hero} scene=${scene} source=${shown.source} options=${options} noSteps=${noSteps}
-                act=${act} />
-              <${Lanes} scene=${scene} prefix=${prefix} noSteps=${noSteps} study=${study}
+              ${raced && hero}
+              <${Lanes} scene=${scene} prefix=${prefix} study=${study} naming=${{
+                noSteps,
+                drafters: options.drafters,
+              }}
                 select=${(name) => act.select(name)} />
-              <${Bar} player=${shown.player} act=${act} />
+              ${raced && bar}
               <${DraftWindow} scene=${scene} prefix=${prefix} study=${study}
                 jump=${(round) =>
                   act.jump(round)} /><${Numbers} scene=${scene} exactness=${exactness} />

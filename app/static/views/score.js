@@ -79,7 +79,7 @@ export function Hero({ scene, source, options, noSteps, act }) {
     <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
     ${
     !race.trusted && html`<${Link} act=${() =>
-      act.runQuietly()} title=${ALONE}>${
+      act.runQuietly()} title=${race.alone ? null : ALONE}>${
       race.alone ? 'Measure again' : 'Measure again on one thread'
     }<//>`
   }

@@ -1,7 +1,7 @@
 // Describes the race on the stage: a sentence with its result, its origin, and how it was measured.
 
 import { Component, Dialog, Facts, html, Link, Pick } from './ui.js';
-import { dateOf, endsOf, factsOf, headerOf, placeOf, settingsLink } from '../state/report.js';
+import { dateOf, endsOf, factsOf, headerOf, modelOf, placeOf } from '../state/report.js';
 import { isRun } from '../state/moment.js';
 import { keptRuns } from '../state/history.js';
 import { leadWords } from '../state/headline.js';
@@ -24,10 +24,10 @@ const TITLED = ['recording', 'measured', 'file'];
 const TOGETHER = ['recording', 'run', 'kept', 'stopped', 'failed']; // this lab's races
 const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
-/** The first sentence; its result is hidden until the replay ends.
- *  @param {{scene: Scene}} props */
-export function LeadSentence({ scene }) {
-  const { stage } = scene;
+
+/** A sentence on the race, and its result. @param {Scene} scene
+ *  @returns {ReturnType<typeof leadWords> | {before: '', after: ''}} */
+export function leadOf({ stage }) {
   const { first, names, lanes, baseline, named } = stage;
   const who = !first
     ? ''
@@ -35,10 +35,15 @@ export function LeadSentence({ scene }) {
     ? 'A drafter'
     : named[first].label;
   const [lane, base] = [lanes[first ?? ''], lanes[baseline ?? ''] ?? null];
-  /** @type {ReturnType<typeof leadWords>} */
-  const { before = '', after = '' } = lane && first !== baseline
+  return lane && first !== baseline
     ? leadWords(lane, base, who, names.length, !stage.disturbed(first).length)
-    : {};
+    : { before: '', after: '' };
+}
+
+/** The first sentence; its result is hidden until the replay ends.
+ *  @param {{scene: Scene}} props */
+export function LeadSentence({ scene }) {
+  const { before, after } = leadOf(scene);
   const style = { visibility: scene.over ? 'visible' : 'hidden' };
   const result = after && html`<span style=${style}>${after}</span>`;
   return html`<p class="sd-lead-words">${before}${result}</p>`;
@@ -89,39 +94,37 @@ export class Source extends Component {
     const header = headerOf(stage.lanes);
     const titled = raced && TITLED.includes(source) ? ` · ${trace?.title}` : '';
     const note = `${titled}${stage.left ? ` · ${stage.left} more lanes are not shown` : ''}`;
-    const words = header ? `${dateOf(header.started_at)} · ${placeOf(header)}${note}` : note;
-    const run = header && source !== 'run' && !raced && stage.names.length <= 2
-      ? stage.lanes[stage.latest ?? '']?.header
-      : null;
+    const words = header
+      ? `${modelOf(header)} on ${placeOf(header)} · ${dateOf(header.started_at)}${note}`
+      : note;
     const isOwn = source === 'kept' && runs.some(({ query }) => query.includes(file));
-    const kind = isOwn ? 'run' : source;
+    const cut = Object.values(stage.lanes).some((lane) => lane?.finished?.reason === 'stopped');
+    const kind = !isOwn ? source : cut ? 'stopped' : 'run';
     const stays = `${LINKED} This server keeps it for ${days} days, or until it restarts.`;
     const show = (open) => () => this.setState({ open });
+    const facts = html`<${Dialog} title="How this was measured" open=${open} closed=${show(false)}>
+      ${
+      open && html`
+        <${Report} lanes=${stage.lanes} title=${trace?.title ?? ''}
+          together=${TOGETHER.includes(source)} />
+      `
+    }<//>`;
     return html`
       <div class="sd-source"><span class="sd-chip" data-kind=${kind}>${KINDS[kind] || kind}</span>
             <span class="sd-source-words">${words}</span>
             ${header &&
               html`<${Link} act=${show(true)} aria-haspopup="dialog">How this was measured<//>`}
-            ${run && html`
-              <a class="sd-link" href=${settingsLink(run)}
-                title="Opens this page with the prompt and the settings of this race">
-                Use its settings</a>
-            `}
             ${header && file && html`
               <${Link} act=${(event) => act.keepMoment(event.currentTarget)}
                 title=${isRun(file) ? stays : LINKED}>Link to this moment<//>
             `}
             ${!growing && recordings.length > 1 && html`
-              <${Pick} name="sd-more" label="Another recording" all=${recordings}
+              <${Pick} name="sd-more" label="Examples" all=${recordings}
                 words=${({ title }) => title} open=${(recording) => act.choose(recording)} />
             `}
             <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
               open=${({ query }) => location.search = query} />
-            <${Dialog} title="How this was measured" open=${open} closed=${show(false)}>${open &&
-              html`
-                <${Report} lanes=${stage.lanes} title=${trace?.title ?? ''}
-                  together=${TOGETHER.includes(source)} />
-              `}<//></div>
+            ${facts}</div>
     `;
   }
 }

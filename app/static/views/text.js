@@ -53,7 +53,7 @@ export class Text extends View {
     const clickable = lane && !lane.wordless && !isServed(lane);
     const kind = classes(
       'sd-text',
-      looksLikeCode(prompt) && 'sd-code',
+      (looksLikeCode(prompt) || lane?.texts.some((text) => text.includes('```'))) && 'sd-code',
       isMessage(lane) && 'sd-chat',
       clickable && 'sd-clickable',
     );
@@ -92,7 +92,9 @@ export class Text extends View {
             <span>${wholeText
               ? html`<bdi title=${WHOLE}>${wholeText}</bdi>`
               : state?.tokens.map(tokenView)}</span>
-            <span class="sd-guess">${lane && !plain ? guesses(lane, round) : ''}</span></div>
+            <span class="sd-guess">${lane && !plain && !state?.ended
+              ? guesses(lane, round)
+              : ''}</span></div>
     `;
   }
 }

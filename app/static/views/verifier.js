@@ -1,7 +1,7 @@
 // The visitor as the verifier: judges drafted tokens before the target's numbers are shown.
 
 import { Bars, wordsOf } from './inspector.js';
-import { Button, glossed, html, View } from './ui.js';
+import { Button, glossed, html, Link, View } from './ui.js';
 import { cell } from '../state/format.js';
 import { piece } from '../state/detokenize.js';
 /** @import { Study } from '../study.js' */
@@ -10,7 +10,7 @@ import { piece } from '../state/detokenize.js';
 /** @type {Record<string, string>} short labels of keys */
 const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
-/** @typedef {{game: Verifier, act: Pick<Study, 'judge' | 'judgeNext' | 'judged'>}} Props */
+/** @typedef {{game: Verifier, act: Pick<Study, 'judge' | 'judgeNext' | 'judged' | 'share'>}} Props */
 
 /** @extends {View<Props, {}>} */
 export class Judge extends View {
@@ -34,9 +34,9 @@ export class Judge extends View {
           onclick=${act}>${words} <small aria-hidden="true">${SHOWN[key] ?? key}</small></button>
       `;
     return html`
-      <section class="sd-inspector sd-judge" aria-label="You are the verifier" tabindex="-1">
+      <section class="sd-inspector sd-judge" aria-label="You are the big model" tabindex="-1">
         <header>
-          <h3>You verify round ${view.round + 1}, position ${test.position + 1}</h3>
+          <h3>You are the big model: round ${view.round + 1}, position ${test.position + 1}</h3>
           <${Button} label="Done (Escape)" act=${() => act.judged()}>✕<//></header>
         <p class="sd-judge-text"><bdi>${game.before}</bdi> ${game.tokens.map((id) =>
           html`
@@ -48,13 +48,14 @@ export class Judge extends View {
           : html`<b>${game.agreement}</b> ${glossed(game.verdict(word))}`}</p>
         <div class="sd-judge-keys">${answer === null
           ? [
-            button('✓ Accept', 'A', () => act.judge(true)),
-            button('✕ Reject', 'R', () => act.judge(false)),
+            button('✓ Keep', 'A', () => act.judge(true)),
+            button('✕ Replace', 'R', () => act.judge(false)),
           ]
           : [
             button(last ? 'Next round' : 'Next token', 'ArrowRight', () => act.judgeNext()),
             button('Done', 'Escape', () => act.judged()),
-          ]}<b>${game.score}</b></div>
+          ]}<b>${game.score}</b>${game.judged > 0 &&
+          html`<${Link} act=${(event) => act.share(event.currentTarget)}>Share my score<//>`}</div>
         ${answer !== null && html`<${Bars} what=${game.what} lane=${lane} greedy=${game.greedy} />`}
       </section>
     `;

@@ -271,7 +271,7 @@ export class DraftWindow extends Component {
         id="${prefix}-panel" tabindex="-1">
             <header><h2>Draft window</h2><span class="sd-sub">${where}</span>
               ${!game && isJudged(lane) &&
-                html`<${Link} name="verify" act=${() => study.verify()}>Be the verifier<//>`}
+                html`<${Link} name="verify" act=${() => study.verify()}>Be the big model<//>`}
               <${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} scene=${scene} jump=${jump} closed=${game?.view.round ?? Infinity} />
             <p class="sd-say">${sentenceOf(scene)}</p>

@@ -1,0 +1,59 @@
+// One block, drafted with every window and number of denoising steps. Pure.
+
+import { buildLane, stateAt } from './lane.js';
+import { milliseconds, plural } from './format.js';
+/** @import { Event } from './events.d.ts' */
+/** @import { Lane, State } from './lane.js' */
+
+/** @typedef {{lane: Lane, state: State, accepted: number, size: number, draft: number,
+ *  check: number}} Variant the round with one γ and T; `draft`, `check`: seconds */
+/** @typedef {Map<string, Variant>} Block by `γ/T` */
+
+/** @param {Record<string, Event[]>} lanes of the block's trace @returns {Block} */
+export function blockOf(lanes) {
+  const variants = Object.entries(lanes).map(([key, events]) => {
+    const lane = buildLane(events);
+    const state = stateAt(lane, events.length);
+    const { draft, scored, verified, accepted, size } = lane.rounds[0];
+    const scoring = state.window?.scored ?? scored;
+    return [key, {
+      lane,
+      state,
+      accepted,
+      size,
+      draft: draft?.span.seconds ?? 0,
+      check: (scoring?.span.seconds ?? 0) + (verified?.span.seconds ?? 0),
+    }];
+  });
+  return new Map(/** @type {[string, Variant][]} */ (variants));
+}
+
+/** The steps with which a window was drafted, ascending. @param {Block} block @param {number} gamma */
+export const stepsOf = (block, gamma) =>
+  [...block.keys()].map((key) => key.split('/').map(Number)).filter(([most]) => most === gamma)
+    .map(([, steps]) => steps);
+
+/** The longest window. @param {Block} block */
+export const longest = (block) => Math.max(...[...block.keys()].map(parseFloat));
+
+/** What a variant of the block did, and what it cost. @param {Variant} variant */
+export function variantWords({ accepted, size, draft, check }) {
+  const written = plural(accepted + 1, 'token');
+  return `${accepted} of ${plural(size, 'guess')} right, so ${written} in ${
+    milliseconds(draft + check)
+  }: ${milliseconds(draft)} to draft, ${milliseconds(check)} to check.`;
+}
+
+/** Whether more steps paid on this block. @param {Variant} many @param {Variant} one */
+export function stepsWords(many, one) {
+  const pace = ({ accepted, draft, check }) => (accepted + 1) / (draft + check);
+  const right = many.accepted === one.accepted
+    ? 'both got as many words right'
+    : `${plural(many.accepted, 'word')} against ${one.accepted} were right`;
+  const cost =
+    `Each step is another pass of the small model: ${milliseconds(many.draft)} against ` +
+    `${milliseconds(one.draft)} to draft, and ${right}.`;
+  return `${cost} ${
+    pace(one) > pace(many) ? 'One step was faster here.' : 'More steps were faster here.'
+  }`;
+}

@@ -1,0 +1,173 @@
+// The stage of the Live tab: one window, large. Blanks are filled, checked from left to right, and
+// become text. Between two runs it holds the staged round still.
+
+import { classes, html, Link, useState } from './ui.js';
+import { captionOf, resultsOf, stagedRound, stateAfter, tilesOf } from '../state/blanks.js';
+import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
+import { isOver } from '../state/lane.js';
+import { speedUpSoFar } from '../state/metrics.js';
+import { times } from '../state/format.js';
+import { canRecord, saveClip, savePicture } from './card.js';
+import { say } from './link.js';
+import { isJudged } from '../state/verifier.js';
+/** @import { Run } from './card.js' */
+/** @import { App } from '../app.js' */
+/** @import { Lane, State } from '../state/lane.js' */
+/** @import { Scene } from '../state/stage.js' */
+/** @import { Block } from '../state/block.js' */
+/** @import { Tile } from '../state/blanks.js' */
+
+const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
+const SHOWN = 120; // characters of the text before the blanks
+
+/** The round on the stage, and the state of its lane then: the one that plays, or, before and after,
+ *  the staged one. @param {Scene} scene
+ *  @returns {{lane: Lane, state: State, checked: number, still: boolean} | null} */
+function staged({ lane, state, view, over, share, isSlow }) {
+  if (!lane || !state) return null;
+  if (over || !view?.size) {
+    const round = isOver(lane) ? stagedRound(lane) : -1;
+    return round < 0
+      ? null
+      : { lane, state: stateAfter(lane, round), checked: Infinity, still: true };
+  }
+  const judging = isSlow && view.verified && !view.committed;
+  return {
+    lane,
+    state,
+    checked: judging ? Math.floor(share * (resultsOf(view) + 0.999)) : Infinity,
+    still: false,
+  };
+}
+
+/** The end of a text. @param {string} text */
+const tail = (text) => {
+  const line = text.replace(/\s+/g, ' ');
+  return line.length > SHOWN ? `…${line.slice(-SHOWN).replace(/^\S*/, '')}` : line;
+};
+
+/** @param {{tile: Tile, open: boolean, press: () => void}} props */
+const TileView = ({ tile: { kind, words, heat, mark, said, others }, open, press }) =>
+  html`
+    <li class="sd-tile-place">
+      <button type="button" class=${classes('sd-tile', `sd-tile-${kind}`)} data-heat=${heat}
+        aria-expanded=${String(open)} aria-label=${said} title=${others.join(' · ') || null}
+        onclick=${press}>
+        <span class="sd-tile-words">${words}</span><span class="sd-tile-mark" aria-hidden="true">${mark}</span></button>
+      ${open && others.length > 0 && html`
+        <ol class="sd-tile-others" aria-label="The small model’s likeliest words">${others.map((
+          other,
+        ) => html`<li>${other}</li>`)}</ol>
+      `}</li>
+  `;
+
+/** @typedef {{gamma: number, steps: number}} Size of a window, and its denoising steps */
+
+/** Sliders that draft the block again. @param {{block: Block, size: Size,
+ *  set: (size: Size) => void}} props */
+function Knobs({ block, size: { gamma, steps }, set }) {
+  const choices = stepsOf(block, gamma);
+  const variant = block.get(`${gamma}/${steps}`);
+  const [many, one] = [block.get(`${gamma}/4`), block.get(`${gamma}/1`)];
+  const resize = (value) => {
+    const fitting = stepsOf(block, value).filter((count) => count <= steps);
+    set({ gamma: value, steps: fitting.at(-1) ?? 1 });
+  };
+  const step = (i) => set({ gamma, steps: choices[i] });
+  return html`
+    <div class="sd-knobs-block">
+      <label>γ <input type="range" min="1" max=${longest(block)} value=${gamma}
+        aria-label="γ, guesses" oninput=${(event) => resize(Number(event.currentTarget.value))} />
+        <output>${gamma}</output></label>
+      <label>T <input type="range" min="0" max=${choices.length - 1} value=${choices.indexOf(steps)}
+        aria-label="T, denoising steps" aria-valuetext=${String(steps)}
+        oninput=${(event) => step(Number(event.currentTarget.value))} />
+        <output>${steps}</output></label>
+      ${many && one && html`
+        <${Link} act=${() => set({ gamma, steps: steps === 1 ? 4 : 1 })}>${steps === 1
+          ? 'Try 4 steps'
+          : 'Try 1 step'}<//>
+      `}
+      <p>${variant && variantWords(variant)} ${many && one && stepsWords(many, one)}</p>
+    </div>
+  `;
+}
+
+/** @typedef {Pick<App, 'stage' | 'skip' | 'challenge'>} Acts */
+
+/** Record a clip. @param {HTMLElement} button that was pressed @param {Run} run */
+async function clip(button, run) {
+  say(button, 'Recording…');
+  await saveClip(run);
+}
+
+/**
+ * @typedef {object} Props
+ * @property {Scene} scene
+ * @property {Block | null} block the staged round with other windows and steps
+ * @property {boolean} own whether the race is the visitor's @property {Acts} act
+ * @property {() => void} verify lets the visitor judge
+ * @property {unknown} source where the race comes from @property {unknown} bar playback
+ * @property {unknown} children its number
+ */
+
+/** @param {Props} props */
+export function Blanks({ scene, block, own, act, verify, source, bar, children }) {
+  const [open, setOpen] = useState(-1);
+  const [size, setSize] = useState(/** @type {Size | null} */ (null));
+  const { stage, isSlow, share, selected, baseline, lanes, clocks, over } = scene;
+  const played = staged(scene);
+  const config = played?.lane.header?.config;
+  const chosen = size ?? { gamma: Number(config?.gamma), steps: Number(config?.steps) };
+  const redrawn = played?.still && size && block?.get(`${chosen.gamma}/${chosen.steps}`);
+  const at = redrawn ? { ...redrawn, checked: Infinity } : played;
+  const round = at?.state.window;
+  const before = played?.state.window;
+  const count = before?.committed ? before.first : played?.state.tokens.length;
+  const tiles = at && round ? tilesOf(at.lane, round, at.checked) : [];
+  const base = baseline && baseline !== selected ? lanes[baseline] : null;
+  const caption = at && round && !redrawn ? captionOf(at.lane, round, base, at.checked) : '';
+  const lit = isSlow && round?.verified && !round.committed;
+  const drafted = selected && selected !== baseline ? lanes[selected] : null;
+  const speed = over && drafted
+    ? speedUpSoFar(clocks[selected ?? ''], clocks[baseline ?? ''])
+    : null;
+  const run = drafted && {
+    lane: drafted,
+    baseline: base,
+    number: speed === null || stage.doubt(selected ?? '') ? '' : times(speed),
+  };
+  const watch = isSlow
+    ? html`<${Link} act=${() => act.skip()}>Skip to real time<//>`
+    : stage.present.length > 0 && html`<${Link} act=${() => act.stage()}>Watch the blanks fill<//>`;
+  return html`
+    <section class="sd-panel sd-stage" aria-label="The draft window, large">
+      <header><h2>${LEAD}</h2>${source}</header>
+      <div class="sd-stage-block">
+        <p class="sd-stage-prompt">${tail(played?.lane.header?.prompt ?? '')}</p>
+        <p class="sd-stage-text">${tail(played?.lane.texts.slice(0, count).join('') ?? '')}</p>
+        <ol class=${classes('sd-tiles', lit && 'sd-lit')} aria-label="Blanks"
+          style=${{ '--share': share, '--tiles': tiles.length }}>
+          ${tiles.map((tile, i) =>
+            html`
+              <${TileView} key=${i} tile=${tile} open=${open === i}
+                press=${() => setOpen(open === i ? -1 : i)} />
+            `
+          )}</ol>
+        <p class="sd-stage-caption"><span>${caption}</span> ${watch}${over && run && played && html`
+              ${isJudged(run.lane) && html`<${Link} act=${verify}>Be the big model<//>`}
+          ${own && run.number && html`
+            <${Link} act=${(event) =>
+              act.challenge(event.currentTarget, run.number)}>Challenge a friend<//>
+          `}
+          <${Link} act=${() => savePicture(run)}>Save as picture<//>
+              ${canRecord() &&
+                html`<${Link} act=${(event) => clip(event.currentTarget, run)}>Save as clip<//>`}
+        `}</p>
+        ${played?.still && block && html`<${Knobs} block=${block} size=${chosen} set=${setSize} />`}
+      </div>
+      ${children}
+      ${bar}
+    </section>
+  `;
+}

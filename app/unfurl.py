@@ -1,0 +1,199 @@
+"""What a link shows where it is shared: a title, a sentence and a picture of its run's staged round."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qs, quote
+
+from PIL import Image, ImageDraw, ImageFont
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from app.content.html import element
+from app.page import TRACES, recordings
+from app.run.race import TRACES as RUNS
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.events import DraftReady, Event, TargetScored, Verified, pieces_of
+from specdiff_core.schema.methods import BASELINE
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.palette import ROLES
+from specdiff_core.schema.summary import header_of, race_summary
+from specdiff_core.schema.trace import read_trace
+
+LEAD = "A small model fills the blanks. A big one checks them all at once."
+SIZE = (1200, 630)
+FONT = Path(__file__).parent / "static" / "fonts" / "inter-latin.woff2"
+_META = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
+_NAME = re.compile(r"[\w-]+\.jsonl(\.gz)?")
+
+
+class Guess(NamedTuple):
+    """A word of the staged round, and its mark: ``✓``, ``✕`` or none."""
+
+    words: str
+    mark: str
+
+
+class Summary(NamedTuple):
+    """What a link's picture and sentence say."""
+
+    prompt: str
+    speedup: float | None  # over vanilla, if its clock was undisturbed
+    guesses: tuple[Guess, ...]
+    own: str  # the target's word after them
+    passes: float | None  # what the check cost, in passes of vanilla
+    model: str
+    device: str
+
+    @property
+    def title(self) -> str:
+        prompt = self.prompt if len(self.prompt) < 80 else f"{self.prompt[:78]}…"
+        return f"{self.speedup:.2f}× · {prompt}" if self.speedup else prompt
+
+    @property
+    def sentence(self) -> str:
+        right = sum(mark == "✓" for _, mark in self.guesses)
+        words = f"The small model guessed {right} of {len(self.guesses)} words; the big one checked them"
+        if self.passes is None:
+            return f"{words} in one pass."
+        return f"{words} in the time of {'one' if self.passes < 1.25 else f'{self.passes:.1f}'}."
+
+
+def summary_of(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
+    """The summary of a race of two; None: it drafted nothing."""
+    drafted = next((events for lane, events in lanes.items() if lane != BASELINE and events), [])
+    vanilla = lanes.get(BASELINE, [])
+    drafts = [event for event in drafted if isinstance(event, DraftReady) and event.ids and not event.parents]
+    header = header_of(drafted)
+    if not drafts or header is None:
+        return None
+    draft = (drafts * 2)[1]  # the first shows at once how fast it goes
+    verified = next((one for one in drafted if isinstance(one, Verified) and one.round == draft.round), None)
+    if verified is None:
+        return None
+    pieces = pieces_of(drafted)
+    marks = ["✓"] * verified.accepted + (["✕"] if verified.accepted < len(verified.tests) else [])
+    marks += [""] * (len(draft.ids) - len(marks))
+    words = [pieces.get(token, "").strip() or "·" for token in draft.ids]
+    passes = [one.span.seconds for one in vanilla if isinstance(one, TargetScored)]
+    check = next((one.span.seconds for one in drafted if isinstance(one, TargetScored) and one.round == draft.round), 0)
+    quiet = not any(fold(events).crowded for events in lanes.values() if events)
+    compared = race_summary({lane: [events] for lane, events in lanes.items() if events})["lanes"]
+    return Summary(
+        prompt=" ".join(header.prompt.split()),
+        speedup=next((one.get("speedup") for lane, one in compared.items() if lane != BASELINE and quiet), None),
+        guesses=tuple(map(Guess, words, marks)),
+        own=pieces.get(verified.extra, "").strip(),
+        passes=check / (sum(passes) / len(passes)) if passes else None,
+        model=header.models.get("target", "").rsplit("/", 1)[-1].removesuffix(".gguf"),
+        device=header.device,
+    )
+
+
+def _read(name: str) -> Summary | None:
+    """The summary of a recording or a kept run; None: there is none to show."""
+    path = TRACES / name
+    raw = path.read_bytes() if path.is_file() else RUNS.read(name)
+    return _summary(raw) if raw else None
+
+
+@lru_cache(maxsize=32)
+def _summary(raw: bytes) -> Summary | None:
+    try:
+        return summary_of(read_trace(raw).lanes)
+    except SpecDiffError:
+        return None
+
+
+def race_of(query: str) -> str:
+    """The race that a link names; empty: none that is kept."""
+    values = parse_qs(query)
+    names = [*values.get("run", []), *values.get("trace", [])]
+    return next((name for name in names if _NAME.fullmatch(name) and _read(name)), "")
+
+
+def tags(query: str, base: str) -> bytes:
+    """The meta tags of a page at the address ``base``, for sites that show links."""
+    own = race_of(query)
+    name = own or next((one["url"].rsplit("/", 1)[-1] for one in recordings(TRACES)), "")
+    race = _read(name) if name else None
+    title, sentence = (race.title, race.sentence) if race and own else ("SpecDiff Lab", LEAD)
+    image = {"og:image": f"{base}cards/{quote(name)}.png"} if race else {}
+    values = {"og:type": "website", "og:site_name": "SpecDiff Lab", "og:title": title, "og:description": sentence}
+    met = [element("meta", property=key, content=value) for key, value in {**values, **image}.items()]
+    return "".join([*met, element("meta", name="twitter:card", content="summary_large_image")]).encode()
+
+
+def with_tags(page: bytes, query: str, base: str) -> bytes:
+    """A page of Gradio's with these tags instead of its own."""
+    return _META.sub(b"", page).replace(b"<head>", b"<head>" + tags(query, base), 1)
+
+
+def card(request: Request) -> Response:
+    """The handler of ``/cards/NAME.png``: the picture of a run or a recording."""
+    name = request.path_params["name"]
+    summary = _read(name) if _NAME.fullmatch(name) else None
+    if summary is None:
+        return PlainTextResponse("There is no such run.", 404)
+    return Response(picture(summary), media_type="image/png", headers={"Cache-Control": "max-age=86400"})
+
+
+def _font(size: int, weight: int = 400) -> ImageFont.FreeTypeFont:
+    font = ImageFont.truetype(FONT, size)
+    font.set_variation_by_axes([weight])
+    return font
+
+
+@lru_cache(maxsize=64)
+def picture(summary: Summary) -> bytes:
+    """The staged round as a PNG: the prompt, the guesses with their marks, and the number."""
+    colours = {role: light for role, (light, _) in ROLES.items()}
+    image = Image.new("RGB", SIZE, colours["card"])
+    draw = ImageDraw.Draw(image)
+    ink, muted = colours["ink"], colours["muted"]
+    draw.text((64, 52), LEAD, ink, _font(33, 640))
+    draw.text((64, 122), _cut(draw, summary.prompt, _font(28), 1070), muted, _font(28))
+    shown = summary.guesses[:8]
+    width = min(170, (1072 - 14 * (len(shown) - 1)) // len(shown))
+    for i, (words, mark) in enumerate(shown):
+        left, top = 64 + i * (width + 14), 200
+        own = mark == "✕"
+        edge = colours["residual"] if own else colours["draft"] if mark else colours["edge"]
+        fill = colours["residual-tint"] if own else colours["draft-tint"] if mark else colours["card"]
+        draw.rounded_rectangle((left, top, left + width, top + 112), 16, fill, edge, 4 if mark else 2)
+        font = _font(27, 620)
+        text = _cut(draw, summary.own if own else words, font, width - 20)
+        place = left + (width - draw.textlength(text, font)) / 2
+        draw.text((place, top + 42), text, ink if mark else muted, font)
+        _mark(draw, mark, (left + width - 30, top + 12), edge)
+    draw.text((64, 340), summary.sentence, ink, _font(27))
+    if summary.speedup:
+        draw.text((60, 400), f"{summary.speedup:.2f}×", colours["draft"], _font(120, 660))
+        draw.text((64, 545), "times the big model’s own speed", muted, _font(24))
+    draw.text(
+        (64, 584), _cut(draw, f"SpecDiff Lab · {summary.model} · {summary.device}", _font(20), 1072), muted, _font(20)
+    )
+    out = BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return out.getvalue()
+
+
+def _cut(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
+    while text and draw.textlength(text, font) > width:
+        text = text.removesuffix("…")[:-1] + "…" if len(text) > 1 else ""
+    return text
+
+
+def _mark(draw: ImageDraw.ImageDraw, mark: str, place: tuple[int, int], colour: str) -> None:
+    """A tick or a cross, which the typeface lacks."""
+    x, y = place
+    if mark == "✓":
+        draw.line([(x, y + 9), (x + 6, y + 15), (x + 17, y + 2)], colour, 4)
+    elif mark:
+        draw.line([(x, y + 2), (x + 14, y + 16)], colour, 4)
+        draw.line([(x, y + 16), (x + 14, y + 2)], colour, 4)

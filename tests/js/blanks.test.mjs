@@ -1,0 +1,94 @@
+// The stage: what its tiles may show at each moment, what a round took, and the same block drafted
+// with other windows and steps.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { make, near, trace } from './fixture.mjs';
+import {
+  aloneSeconds,
+  captionOf,
+  resultsOf,
+  stagedRound,
+  stateAfter,
+  tilesOf,
+} from '../../app/static/state/blanks.js';
+import { blockOf, longest, stepsOf, stepsWords } from '../../app/static/state/block.js';
+import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { framesOf } from '../../app/static/views/card.js';
+
+const lane = buildLane(trace.lanes.drafted);
+const vanilla = buildLane(trace.lanes.vanilla);
+const kinds = (tiles) => tiles.map(({ kind }) => kind);
+const mixed = lane.rounds.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted).round;
+
+test('a blank is filled by the step that reveals it, and no later event shows before its time', () => {
+  for (const index of lane.stops) {
+    const { window } = stateAt(lane, index + 1);
+    const known = window.draft ?? window.passes.at(-1);
+    const tiles = tilesOf(lane, window);
+    if (!window.size) continue;
+    assert.equal(
+      tiles.filter(({ kind }) => kind === 'blank').length,
+      known ? known.ids.filter((id) => id === null).length : window.size,
+    );
+    const judged = kinds(tiles).some((kind) => ['right', 'wrong', 'own', 'cut'].includes(kind));
+    assert.equal(judged, Boolean(window.verified));
+  }
+});
+
+test('results appear from left to right: tests, then the target’s own token in place of the rejected one', () => {
+  const { window } = stateAfter(lane, mixed);
+  const { accepted, drafted } = lane.rounds[mixed];
+  assert.equal(resultsOf(window), accepted + 2);
+  const seen = (checked) => kinds(tilesOf(lane, window, checked));
+  assert.ok(!seen(0).some((kind) => ['right', 'wrong', 'own', 'cut'].includes(kind)));
+  assert.equal(seen(accepted).filter((kind) => kind === 'right').length, accepted);
+  assert.equal(seen(accepted + 1)[accepted], 'wrong');
+  const last = seen(accepted + 2);
+  assert.deepEqual([last[accepted], last.length], ['own', drafted]);
+  assert.ok(last.slice(accepted + 1).every((kind) => kind === 'cut'));
+});
+
+test('the same tokens alone take the time that the other lane measured for them', () => {
+  const ends = vanilla.rounds.map(({ committed }) => committed.at);
+  near(aloneSeconds(vanilla, 2, 3), ends[4] - ends[1]);
+  assert.equal(aloneSeconds(vanilla, ends.length - 1, 2), null, 'it has not written them');
+  assert.equal(aloneSeconds(lane, 0, 1), null, 'a lane that drafts is no baseline');
+  const { window } = stateAfter(lane, mixed);
+  const { draft, scored, verified } = window;
+  const seconds = draft.span.seconds + scored.span.seconds + verified.span.seconds;
+  const milliseconds = Number(captionOf(lane, window, null).match(/: ([\d.]+) ms/)?.[1]);
+  near(milliseconds, 1000 * seconds, 0.06);
+});
+
+test('the staged round is the second with a draft', () => {
+  assert.equal(stagedRound(lane), lane.rounds.filter(({ size }) => size)[1].round);
+  assert.equal(stagedRound(vanilla), -1);
+});
+
+test('a clip has a frame for each step and each result, and ends with the number', () => {
+  const frames = framesOf({ lane, baseline: vanilla, number: '1.50×' });
+  const round = lane.rounds[stagedRound(lane)];
+  const { window } = stateAfter(lane, round.round);
+  assert.equal(frames.length, 1 + round.steps + 1 + (resultsOf(window) + 1) + 1 + 1);
+  assert.deepEqual(frames.map(({ number }) => number).filter(Boolean), ['1.50×']);
+});
+
+test('a block is compared by tokens per second', () => {
+  const round = (accepted, seconds) => {
+    const events = make.round([1, 2], [make.test(0, 1, true), make.test(1, 2, accepted > 1)], [
+      1,
+      2,
+    ]);
+    const found = events.find(({ kind }) => kind === 'DraftReady');
+    found.span = { ...found.span, seconds };
+    return [make.started(0), ...events.slice(1)];
+  };
+  const block = blockOf({ '1/1': round(1, 0.01), '2/1': round(1, 0.01), '2/2': round(2, 0.011) });
+  assert.deepEqual([longest(block), stepsOf(block, 2)], [2, [1, 2]]);
+  assert.ok(
+    stepsWords(block.get('2/2'), block.get('2/1')).endsWith('More steps were faster here.'),
+  );
+  const dear = blockOf({ '2/1': round(1, 0.01), '2/2': round(2, 9) });
+  assert.ok(stepsWords(dear.get('2/2'), dear.get('2/1')).endsWith('One step was faster here.'));
+});

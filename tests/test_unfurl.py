@@ -1,0 +1,68 @@
+"""What a link shows where it is shared: the numbers of its own run, in words and as a picture."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import msgspec
+import pytest
+from PIL import Image
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from app import unfurl
+from app.page import TRACES, recordings
+from specdiff_core.schema.events import Finished, TargetScored, Verified
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.trace import read_trace
+
+OPENING = recordings(TRACES)[0]["url"].rsplit("/", 1)[-1]
+ADDRESS = "https://lab.example/"
+PAGE = b'<!doctype html><html><head><meta charset="utf-8"><meta property="og:title" content="Gradio"></head></html>'
+
+
+@pytest.fixture(scope="module")
+def lanes() -> dict[str, list[object]]:
+    return dict(read_trace(TRACES / OPENING).lanes)
+
+
+def test_the_sentence_counts_the_staged_round(lanes) -> None:  # type: ignore[no-untyped-def]
+    summary = unfurl.summary_of(lanes)
+    assert summary is not None
+    verified = [one for one in lanes["drafted"] if isinstance(one, Verified) and one.tests][1]
+    assert sum(mark == "✓" for _, mark in summary.guesses) == verified.accepted
+    assert f" {verified.accepted} of {len(summary.guesses)} " in summary.sentence
+    slow, fast = fold(lanes["vanilla"]), fold(lanes["drafted"])
+    assert summary.speedup == pytest.approx(slow.seconds / slow.committed / (fast.seconds / fast.committed))
+
+
+def test_a_slow_check_and_a_disturbed_clock_claim_nothing(lanes) -> None:  # type: ignore[no-untyped-def]
+    def changed(event: object) -> object:
+        if isinstance(event, TargetScored):
+            return msgspec.structs.replace(event, span=msgspec.structs.replace(event.span, seconds=9.0))
+        if isinstance(event, Finished):
+            return msgspec.structs.replace(event, waited_seconds=event.seconds)
+        return event
+
+    drafted = [changed(event) for event in lanes["drafted"]]
+    summary = unfurl.summary_of({**lanes, "drafted": drafted})
+    assert summary is not None and summary.passes is not None and summary.passes > 9
+    assert summary.speedup is None and "time of one" not in summary.sentence
+    assert unfurl.summary_of({"vanilla": lanes["vanilla"]}) is None
+
+
+def test_a_page_names_the_run_of_its_link_and_nothing_of_gradio() -> None:
+    own = unfurl.with_tags(PAGE, f"trace={OPENING}", ADDRESS).decode()
+    plain = unfurl.with_tags(PAGE, "trace=../../secret&run=<script>", ADDRESS).decode()
+    assert "Gradio" not in own + plain and "<script>" not in plain
+    assert f"{ADDRESS}cards/{OPENING}.png" in own and unfurl.race_of("trace=../../secret") == ""
+    assert "×" in own and "×" not in plain, "without a race of its own it promises no number"
+
+
+def test_a_card_is_a_picture() -> None:
+    client = TestClient(Starlette(routes=[Route("/cards/{name}.png", unfurl.card)]))
+    answer = client.get(f"/cards/{OPENING}.png")
+    assert Image.open(BytesIO(answer.content)).size == unfurl.SIZE
+    assert client.get("/cards/..%2Fsecret.png").status_code == 404
+    assert client.get("/cards/none.jsonl.png").status_code == 404
