@@ -316,16 +316,9 @@ def test_a_recording_and_a_method_card_bring_their_settings(browser: Any, addres
         titled(page, "Story: Four denoising steps")
         assert page.locator("#live-player .sd-stale").is_hidden()
         open_tab(page, "learn")
-        math = page.locator("#method-specdiff2 math").first
+        math = page.locator("#lesson-closing math").first
         assert math.evaluate("e => e.namespaceURI") == "http://www.w3.org/1998/Math/MathML"
         assert math.bounding_box()["height"] > 20, "drawn as a formula, not as a line of letters"
-        page.click("#method-specdiff2 .sd-use")
-        titled(page, "Dialogue: SpecDiff-2")
-        value_of(page, "#live-preset input", "Your own settings")
-        open_drawer(page, "live")
-        assert page.input_value("#live-gamma input[type=number]") == "9"
-        assert page.input_value("#live-num_drafts input[type=number]") == "4"
-        assert "streak" in page.input_value("#live-drafter input")
 
 
 # ---- several methods ----
