@@ -226,7 +226,7 @@ def test_the_right_answer_of_each_check_that_a_chart_decides_is_what_was_recorde
     few, more, many = (max((1, 2, 4, 8), key=lambda gamma: evidence.served(people, gamma)) for people in (1, 2, 8))
     assert few > more > many, "load: busier means a smaller γ"
     assert max(evidence.served(16, gamma) for gamma in (1, 2, 4)) < 1, "and none in the end"
-    assert max(evidence.leads(1.0, evidence.COMPARISONS[1])) < 1, "guesses: a row overtakes a tree"
+    assert max(evidence.leads(1.0, evidence.COMPARISONS[1])) < 1, "guesses: a window overtakes a tree"
 
 
 def test_the_formula_of_a_window_errs_as_the_theory_says() -> None:

@@ -156,7 +156,7 @@ def _guesses() -> str:
     more = leads(0.0, stem)
     far = leads(1.0, other)
     return (
-        f"With {_model(stem)} at temperature 0, the tree gives {tree['tau']:.2f} tokens per round and the row "
+        f"With {_model(stem)} at temperature 0, the tree gives {tree['tau']:.2f} tokens per round and the window "
         f"{window['tau']:.2f} ({tree['prompts']} texts): more in {sum(lead > 1 for lead in more)} of {len(more)} "
         "kinds of text. "
         f"With {_model(other)} at temperature 1, the tree gives more in {sum(lead > 1 for lead in far)} of {len(far)}."
@@ -164,7 +164,7 @@ def _guesses() -> str:
 
 
 def leads(temperature: float, stem: str) -> list[float]:
-    """Tokens per round of a tree over those of a row of the same drafter, by kind of text."""
+    """Tokens per round of a tree over those of a window of the same drafter, by kind of text."""
     kinds = dict.fromkeys(entry["flavour"] for entry in answer(stem).rows if entry["flavour"] != "mean")
     taus = (
         [row(stem, method=method, temperature=temperature, flavour=kind)["tau"] for method in ("ddtree", "dflash")]

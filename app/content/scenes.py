@@ -212,12 +212,12 @@ def _temperature() -> str:
 def _guesses() -> str:
     window, tree = beside(WINDOW, TREE)
     caption = (
-        f"The same place, and {len(window.draft)} guesses each. The row ends at "
+        f"The same place, and {len(window.draft)} guesses each. The window ends at "
         f"“{_visible(window.draft[window.verified.accepted])}” and adds {window.verified.accepted + 1} tokens. The "
         f"tree also holds another guess and adds {tree.verified.accepted + 1}."
     )
     ways = (_row("" if i else "tree", way) for i, way in enumerate(tree.tree()))
-    return _figure(caption, _row("row", window.window()), *ways)
+    return _figure(caption, _row("window", window.window()), *ways)
 
 
 def _lossless() -> str:

@@ -116,7 +116,10 @@ export class Learn {
     const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
     const step = Number(query.get('step'));
     const at = Number.isInteger(step) && step >= 1 && step <= PARTS.length ? step - 1 : -1;
-    if (lesson && !this.path.includes(lesson)) this.core = false;
+    if (lesson && !this.path.includes(lesson)) {
+      this.core = false;
+      this.draw();
+    }
     if (seated) return; // the projector says what is shown
     this.linked = { lesson, moment: readMoment(location.search) };
     if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
@@ -254,14 +257,13 @@ export class Learn {
             <p class="sd-truth">${this.guessed(lesson)} ${lesson.truth}</p>
             ${this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`}
           `,
-        scene: () => watch.trace && copyOf('.sd-scene'),
         show: () => this.watch(lesson),
       },
       {
         title: 'Explain',
         words: explain,
         instead: `${predict} What did you see?`,
-        scene: () => !watch.trace && copyOf('.sd-scene'), // shown in the step before
+        scene: () => copyOf('.sd-scene'),
         extra: () => copyOf('.sd-formula'),
       },
       {
