@@ -25,7 +25,7 @@ from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.maths import randomness
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema import events, metrics, palette, settings, symbols
-from specdiff_core.schema.methods import METHODS, Formula
+from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.settings import SETTINGS
@@ -114,7 +114,7 @@ def test_the_formula_of_a_lesson_is_typeset_with_words(lesson: Any) -> None:
 
 def test_powers_and_absolute_values_are_typeset() -> None:
     assert formulas.letters("α^(γ+1) < α_j") == "α<sup>γ+1</sup> &lt; α<sub>j</sub>"
-    markup = formulas.formula(Formula(latex=r"\sum |p - q|, q(x | y)", words=""))
+    markup = formulas.formula(formulas.Formula(latex=r"\sum |p - q|, q(x | y)", words=""))
     assert re.findall(r'(?:form="(\w+)")?>&#x0007C;', markup) == ["prefix", "postfix", ""]
 
 

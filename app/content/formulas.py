@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import msgspec
 from latex2mathml.converter import convert
 
 from app.content.html import element, escape
-from specdiff_core.schema.methods import Formula
+
+
+class Formula(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A formula in LaTeX, and its text alternative."""
+
+    latex: str
+    words: str
 
 
 def formula(equation: Formula) -> str:

@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from app.content import evidence, scenes
-from app.content.formulas import letters, typeset
+from app.content.formulas import Formula, letters, typeset
 from app.content.html import element, markup
-from specdiff_core.schema.methods import Formula
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
