@@ -153,24 +153,32 @@ def trace_file(request: Request) -> Response:
 
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:
-    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option, and which question the
-    projector shows. A POST with ``voter`` and ``option`` adds a choice, a PUT opens the room and
-    shows the question, a DELETE closes it. The status is 404 if the room isn't open."""
+    """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option, of how many pages, and which question the
+    projector shows. A GET with ``voter`` joins, a POST with ``voter`` and ``option`` adds a choice, a PUT opens the
+    room and shows the question (``revealed``: with its answer), a DELETE closes it. The status is 404 if the room isn't
+    open."""
 
     def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]
         query = request.query_params
-        option = query.get("option", "")
+        option, voter = query.get("option", ""), query.get("voter", "")
         if request.method == "PUT":
-            rooms.open(room, question)
+            rooms.open(room, question, "revealed" in query)
         elif request.method == "DELETE":
             rooms.close(room)
+        rooms.join(room, voter)
         counted = request.method != "POST" or (
-            option.isdecimal() and len(option) < 3 and rooms.guess(room, question, query.get("voter", ""), int(option))
+            option.isdecimal() and len(option) < 3 and rooms.guess(room, question, voter, int(option))
         )
         counts = rooms.counts(room, question)
         status = 404 if counts is None else 200 if counted else 400
-        content = {"counts": counts or [], "shown": rooms.shown(room)}
+        shown, revealed = rooms.shown(room)
+        content = {
+            "counts": counts or [],
+            "present": rooms.present(room, question),
+            "shown": shown,
+            "revealed": revealed,
+        }
         return JSONResponse(content, status, {"Cache-Control": "no-store"})
 
     return answer

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
+from app.content.formulas import Formula
 from app.content.workshop import CheckAnswer, Lesson, Watch
 from specdiff_core.explorations.base import Board, Report, Switch
 from specdiff_core.explorations.figures import Figure, Slider
 from specdiff_core.schema import events
-from specdiff_core.schema.methods import Formula
 
 FILE = Path(__file__).resolve().parent.parent / "app" / "static" / "state" / "events.d.ts"
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null", Any: "any"}

@@ -1,9 +1,7 @@
-"""Words and pictures of the page: escaping, colours, method cards, figures."""
+"""Words and pictures of the page: escaping, colours, formulas, lessons."""
 
 from __future__ import annotations
 
-import dataclasses
-import html
 import json
 import re
 from pathlib import Path
@@ -13,14 +11,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_history import RUN as EARLIER
 
-from app.content import alignment, evidence, method_cards, scenes, workshop
+from app.content import evidence, formulas, scenes, workshop
 from app.content.examples import OPENING
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import learn
 from app.content.predictions import typical
-from app.content.workshop import WORKSHOP
+from app.content.workshop import CLOSING, WORKSHOP
 from app.first_load import STATIC
 from specdiff_core.drafters import base
 from specdiff_core.explorations import EXPLORATIONS
@@ -28,10 +25,9 @@ from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.maths import randomness
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema import events, metrics, palette, settings, symbols
-from specdiff_core.schema.history import HISTORY
-from specdiff_core.schema.methods import METHODS, Formula, Method
+from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import fold
-from specdiff_core.schema.pairs import ASSETS, EMBEDDED, DrafterSpec
+from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.trace import read_trace
 
@@ -108,85 +104,18 @@ def test_the_player_never_writes_markup() -> None:
             assert way not in source, f"{path.name}: {way}"
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_the_card_of_a_method_shows_its_whole_record(method: Method) -> None:
-    """Label, description, exactness, papers, and each formula as MathML with words."""
-    shown = method_cards.card(method, "embedded")
-    for words in (method.label, method.about, method.exact, method.letters):
-        assert escape(words) in shown
-    assert all(f"arxiv.org/abs/{paper.arxiv}" in shown for paper in method.papers if paper.arxiv)
-    formulas = re.findall(r"<math.*?</math>", shown)
-    assert len(formulas) == len(method.formulas)
-    for markup, formula in zip(formulas, method.formulas, strict=True):
-        tree = ET.fromstring(markup)
-        assert tree.get("aria-label") == tree.get("alttext") == formula.words
-        assert all(node.text for node in tree.iter() if node.tag in {"mi", "mn"}), "no letter is missing"
-        assert "\\" not in "".join(tree.itertext()), "a command that the converter does not know"
+@pytest.mark.parametrize("lesson", [*WORKSHOP, CLOSING], ids=lambda lesson: lesson.name)
+def test_the_formula_of_a_lesson_is_typeset_with_words(lesson: Any) -> None:
+    tree = ET.fromstring(formulas.formula(lesson.formula))
+    assert tree.get("aria-label") == tree.get("alttext") == lesson.formula.words
+    assert all(node.text for node in tree.iter() if node.tag in {"mi", "mn"}), "no letter is missing"
+    assert "\\" not in "".join(tree.itertext()), "a command that the converter does not know"
 
 
 def test_powers_and_absolute_values_are_typeset() -> None:
-    assert method_cards.letters("α^(γ+1) < α_j") == "α<sup>γ+1</sup> &lt; α<sub>j</sub>"
-    markup = method_cards.formula(Formula(latex=r"\sum |p - q|, q(x | y)", words=""))
+    assert formulas.letters("α^(γ+1) < α_j") == "α<sup>γ+1</sup> &lt; α<sub>j</sub>"
+    markup = formulas.formula(formulas.Formula(latex=r"\sum |p - q|, q(x | y)", words=""))
     assert re.findall(r'(?:form="(\w+)")?>&#x0007C;', markup) == ["prefix", "postfix", ""]
-
-
-def test_the_learn_tab_shows_the_methods_of_the_pair_and_no_others() -> None:
-    page = learn()
-    assert re.findall(r'id="method-(\w+)"', page) == [method.name for method in METHODS]
-    assert page.count('rel="noreferrer"') == page.count("https://")
-    fewer = method_cards.section("gpt2-mdlm")
-    assert re.findall(r'id="method-(\w+)"', fewer) == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
-
-
-HARDWARE = "1 threads of Intel(R) Example"
-RUN = dataclasses.replace(EARLIER, steps=1000, tokens=2_000_000, seconds=600.0, hardware=HARDWARE)
-MORE = dataclasses.replace(RUN, steps=5, tokens=500_000, seconds=9000.0, hardware="a GPU")
-
-
-@pytest.mark.parametrize(
-    ("history", "cost"),
-    [
-        ([RUN], "1,000 steps, 2.0 M tokens, 10 minutes in one run on 1 thread of Intel Example."),
-        ([RUN, MORE], "1,005 steps, 2.5 M tokens, 2.7 hours in 2 runs on 1 thread of Intel Example and a GPU."),
-        ([{"steps": "many"}], "Unknown: the training.json beside the weights cannot be read."),
-        (None, "Unknown: there is no training.json beside the weights."),
-    ],
-)
-def test_the_cost_is_what_the_file_says(history: Any, cost: str, tmp_path: Path) -> None:
-    if history is not None:
-        (tmp_path / HISTORY).write_text(json.dumps({"runs": history}, default=dataclasses.asdict), "utf-8")
-    spec = DrafterSpec(name="mdlm", label="", module="masked_diffusion", source=str(tmp_path))
-    assert method_cards.cost(spec) == cost
-    for name in ("none", "prompt_lookup"):
-        assert method_cards.cost(EMBEDDED.drafter(name)).startswith("None"), "it has no weights"
-
-
-def test_figures_of_alignment_show_what_was_recorded() -> None:
-    """Every point of a line is a recorded number, and the words hold the first and the last."""
-    page = alignment.figures()
-    twins, drafts = [json.loads(html.unescape(found)) for found in re.findall(r'data-figure="([^"]*)"', page)]
-    plain, twin = evidence.twins(0.0)
-    assert [line["y"] for line in twins["data"]] == [plain["alpha_at"], twin["alpha_at"]]
-    assert all(f"{alpha:.2f}" in page for alpha in (*plain["alpha_at"], *twin["alpha_at"]))
-    line, greedy = drafts["data"]
-    temperature, points = evidence.selection()
-    ks, taus, speeds = zip(*points, strict=True)
-    assert (line["x"], line["y"]) == ([str(k) for k in ks], [*speeds])
-    assert ks[0] == 1 and taus[-1] > taus[0] and speeds[-1] < speeds[0], "more tokens, but slower: as the words say"
-    tau, speed = evidence.GREEDY
-    assert {*greedy["y"]} == {speed} and speed > max(speeds), "one greedy window is faster, as the words say"
-    for number in (f"{temperature:g}", f"{taus[0]:.2f}", f"{taus[-1]:.2f}", f"{tau:.2f}", str(evidence.SWEPT)):
-        assert number in page.rpartition("<figcaption>")[2]
-
-
-def test_the_greedy_window_beside_the_drafts_is_the_benchmark_s() -> None:
-    """The row of the same drafter and γ in the report, of as many prompts, at temperature 0."""
-    chosen = next(one for one in evidence.answer("compare/selection").entries if one.drafter != "none")
-    name = f"{chosen.drafter} γ {chosen.gamma}, T {chosen.steps}"
-    rows = re.findall(rf"^\| {name} +\|(.+)\|$", (ROOT / "BENCHMARKS.md").read_text("utf-8"), re.MULTILINE)
-    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
-    same = {(float(row[6]), float(row[0][:-1])) for row in cells if row[-1] == f"{evidence.SWEPT}/{evidence.SWEPT}"}
-    assert evidence.GREEDY in same
 
 
 # Symbols: one list for docs/theory.md, the settings, the numbers and the page.
@@ -227,75 +156,90 @@ def test_the_page_explains_each_symbol_that_it_shows_in_plain_words() -> None:
 
 
 def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there() -> None:
-    assert len(WORKSHOP) == 8
-    assert sum(lesson.core for lesson in WORKSHOP) == 5
+    assert [lesson.core for lesson in WORKSHOP] == [True] * 5 + [False] * 3, "the core path comes first"
     for lesson in WORKSHOP:
         assert [one.right for one in lesson.answers].count(True) == 1, lesson.name
         assert 0 <= lesson.right < len(lesson.guesses) and re.search(r"\d", evidence.truth(lesson.name)), lesson.name
         watch = lesson.watch
-        assert bool(watch.explore) + bool(watch.trace) + (watch.area in workshop.FIGURES) == 1, lesson.name
+        assert bool(watch.explore) + bool(watch.trace) == 1, lesson.name
         if watch.explore:
-            assert watch.explore in EXPLORATIONS and (not lesson.proof or lesson.proof in EXPLORATIONS)
-            folder = ROOT / "assets" / EXPLORATIONS[watch.explore].tab
-            answers = [json.loads(path.read_text("utf-8")) for path in folder.glob(f"{watch.explore}*.json")]
+            assert watch.explore in EXPLORATIONS
+            path = ROOT / "assets" / EXPLORATIONS[watch.explore].tab / f"{watch.answer or watch.explore}.json"
+            answers = [json.loads(one.read_text("utf-8")) for one in path.parent.glob(f"{path.stem}*.json")]
             figures = [figure for one in answers if "report" in one for figure in one["report"]["figures"]]
             assert {watch.panel} - {"widget", "board", ""} <= {figure["key"] for figure in figures}
-            drawn = {line.get("name") for figure in figures if figure["key"] == watch.panel for line in figure["data"]}
+            drawn = {
+                line.get("name")
+                for figure in figures
+                if figure["key"] == watch.panel
+                for line in figure.get("data", ())
+            }
             boards = [board for one in answers if "report" in one for board in one["report"].get("boards", ())]
             drawn |= {row["label"] for board in boards for row in board["rows"]} if watch.panel == "board" else set()
             assert set(watch.lines) <= drawn, "a lesson draws what is there"
-        elif watch.trace:
-            assert (ROOT / "assets" / "traces" / watch.trace).is_file()
-            rounds = [*scenes.rounds(watch.trace.removeprefix("dialogue-").removesuffix(".jsonl.gz"))]
-            assert rounds[watch.round - 1] == scenes.PEOPLE, "the round of its scene"
         else:
-            assert f'id="{watch.area[1:]}"' in learn()
+            assert (ROOT / "assets" / "traces" / watch.trace).is_file()
+            opened = [*scenes.rounds(watch.trace).values()][scenes.opening(watch.trace) - 1]
+            assert scenes.mixed(opened), "it shows both verdicts"
         assert not lesson.recorded or (ROOT / "assets" / "traces" / lesson.recorded).is_file()
+    assert WORKSHOP[0].watch.trace == evidence.ROUNDS
 
 
 def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
-    curve = dict(evidence.answer("explore/what-it-takes").facts["curve"])
-    slow = [[evidence.row(stem, gamma=8, steps=steps) for steps in (1, 4)] for stem in evidence.MAPS]
-    wide = [evidence.row("explore/window-map.block", gamma=gamma, steps=1)["speedup"] for gamma in (4, 16)]
-    warm = [evidence.row("explore/temperature", temperature=own, draft_temperature=own)["alpha"] for own in (0.0, 1.0)]
-    alphas = evidence.compared("specdiff", 0.0)["alpha_at"]
-    gains = [evidence.gain(alphas, position) for position in range(len(alphas))]
-    leads = {
-        stem: [
-            evidence.compared("ddtree", own, stem)["tau"] / evidence.compared("dflash", own, stem)["tau"]
-            for own in (0.0, 1.0)
-        ]
-        for stem in evidence.COMPARISONS
+    """Each key is the place of its guess among the three, and follows from the recorded numbers."""
+    rounds = list(scenes.rounds(evidence.ROUNDS).values())
+    lane = evidence.recording(evidence.ROUNDS).lanes["drafted"]
+    added = [len(one.ids) for one in lane if isinstance(one, events.Committed)]
+    assert added == [one.verified.accepted + 1 for one in rounds], "one token more than was accepted"
+    curve = dict(evidence.answer(evidence.COSTS).facts["curve"])
+    by_gamma = {
+        row["gamma"]: row["speedup"]
+        for row in evidence.answer(evidence.MAP).rows
+        if row["steps"] == 1 and row["speedup"]
     }
-    seen = [one for one in evidence.answer("explore/losslessness.coins").rows if one["rule"] == "naive"]
-    runs = next(one["runs"] for one in seen if one["distance"] > one["floor_high"])
-    found = {  # the place of the guess among the three
-        "one-pass": 2 if curve[17] < 2 * curve[1] else 0,
-        "gamma": 1 if abs(wide[1] / wide[0] - 1) < 0.1 else 0,
-        "accept": 2 if abs(sum(min(evidence.P[token], evidence.Q[token]) for token in evidence.P) - 0.7) < 1e-9 else 0,
-        "denoise": 1 if all(few["tau"] < many["tau"] and few["speedup"] > many["speedup"] for few, many in slow) else 0,
-        "temperature": 2 if warm[1] < warm[0] else 0,
-        "alignment": 0 if max(gains) == gains[0] else 2,
-        "trees": 2 if all(cold > max(1, warm) for cold, warm in leads.values()) else 0,
-        "lossless": 1 if runs == 100 else 2,
+    kept = sum(min(evidence.P[token], evidence.Q[token]) for token in evidence.P)
+    coins = evidence.answer(evidence.COINS).rows
+    exact, wrong = ([one["distance"] for one in coins if one["rule"] == rule] for rule in ("ratio", "naive"))
+    best = evidence.matched(evidence.DEGREE)
+    served = evidence.served(evidence.SERVED, evidence.DRAFTED)
+    found = {
+        "round": ("2", "3", "4").index(str(2 + 1)),
+        "one-pass": 2 if curve[17] < 2 * curve[1] else 1 if curve[17] < 8 * curve[1] else 0,
+        "gamma": {1: 0, 4: 1, 8: 2}[max(by_gamma, key=by_gamma.__getitem__)],
+        "accept": (0.3, 0.6, 0.7).index(round(kept, 9)),
+        "lossless": 1 if exact[-1] < exact[0] / 9 and wrong[-1] > 0.8 * wrong[0] else 0,
+        "temperature": (0, 1, 2)[round(min(2, best / evidence.DEGREE))],
+        "guesses": 1 if min(evidence.leads(0.0, evidence.COMPARISONS[0])) > 1 else 2,
+        "load": 2 if served < 1 else 1,
     }
-    assert min(warm for _, warm in leads.values()) < 1, "the window overtakes"
-    floor = next(one["floor_high"] for one in seen if one["runs"] == 100)
-    assert floor * 10**0.5 > seen[-1]["distance"], "after 10 runs, noise hides the bias"
     assert found == {lesson.name: lesson.right for lesson in WORKSHOP}
 
 
-def test_the_formula_of_a_window_errs_as_its_lesson_says() -> None:
+def test_the_right_answer_of_each_check_that_a_chart_decides_is_what_was_recorded() -> None:
+    curve = dict(evidence.answer(evidence.COSTS).facts["curve"])
+    assert curve[17] > curve[1], "one-pass: a round of 17 rows that gives one token is slower than vanilla"
+    one, four = (evidence.row(evidence.MAP, gamma=8, steps=steps) for steps in (1, 4))
+    assert four["tau"] > one["tau"] and four["speedup"] < one["speedup"], "gamma: better drafts, but slower"
+    cold, warm = (evidence.row(evidence.TEMPERATURES, temperature=own, draft_temperature=own) for own in (0.0, 1.0))
+    assert warm["alpha"] < cold["alpha"], "temperature: measured"
+    assert evidence.overlap(1.0, evidence.matched(1.0)) < evidence.overlap(0.0, evidence.matched(0.0)), "and computed"
+    few, more, many = (max((1, 2, 4, 8), key=lambda gamma: evidence.served(people, gamma)) for people in (1, 2, 8))
+    assert few > more > many, "load: busier means a smaller γ"
+    assert max(evidence.served(16, gamma) for gamma in (1, 2, 4)) < 1, "and none in the end"
+    assert max(evidence.leads(1.0, evidence.COMPARISONS[1])) < 1, "guesses: a window overtakes a tree"
+
+
+def test_the_formula_of_a_window_errs_as_the_theory_says() -> None:
     """It gives more than τ in every cell of the map, but τ itself over whole drafts; one α for all
-    positions gives less than it in as many cells as the lesson counts."""
+    positions gives less than it in as many cells as the theory counts."""
     cells = evidence.answer("explore/window-map.block").rows
     wide = [cell for cell in cells if cell["gamma"] > 1]
     low = sum(cell["geometric_tau"] < cell["predicted_tau"] for cell in wide)
     assert all(cell["predicted_tau"] > cell["tau"] for cell in cells)
-    (why,) = [one.why for one in next(one for one in WORKSHOP if one.name == "gamma").answers if one.right]
     theory = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").partition("Positions differ too.")[2]
-    for text in (why, theory.partition("\n\n")[0]):
-        assert re.findall(r"(\d+) of (\d+)", text) == [(str(low), str(len(wide)))]
+    easiest = sum(cell["alpha_at"][0] == max(cell["alpha_at"]) for cell in wide)
+    counted = re.findall(r"(\d+) of (?:the )?(\d+)", theory.partition("\n\n")[0])
+    assert counted == [(str(count), str(len(wide))) for count in (easiest, low)]
     for cell in (cell for cell in cells if cell["steps"] == 1):
         path = ASSETS / "explore" / "races" / "window-map.block" / f"{cell['race'].replace('/', '-')}.jsonl.gz"
         lane = read_trace(path).lanes["drafted"]
@@ -305,22 +249,21 @@ def test_the_formula_of_a_window_errs_as_its_lesson_says() -> None:
         assert expected_tau(own.alpha_at) == pytest.approx(own.committed / len(whole)), path.name
 
 
-def test_every_lesson_shows_the_same_sentence_as_it_was_recorded() -> None:
-    for lesson in WORKSHOP:
+def test_the_scenes_of_the_lessons_are_rounds_of_recordings() -> None:
+    for lesson in WORKSHOP[:-1]:
         shown = scenes.scene(lesson.name)
         assert re.search(r"<figcaption>[^<]*\d", shown), lesson.name
         assert shown in learn()
-    for name in (scenes.WINDOW, scenes.TREE, scenes.FOUR, scenes.SAMPLED):
+    for name in (scenes.SMALL, scenes.WINDOW, scenes.TREE, scenes.FOUR, scenes.SAMPLED):
         for own in (one for one in scenes.rounds(name).values() if one.draft):
             ways = [*own.tree()] if own.parents else [own.window()]
             marked = [became for way in ways for _, became in way]
             assert marked.count("accepted") == own.verified.accepted and marked.count("target") == 1
             assert len(marked) - marked.count("shared") == len(own.draft) + 1
-    beside = {scenes.PEOPLE: scenes.FOUR, scenes.OKAY: scenes.TREE, scenes.LIKE_TO: scenes.DRAFTS}
-    for index, name in beside.items():
-        assert scenes.rounds(name)[index].before == scenes.rounds(scenes.WINDOW)[index].before
-    assert scenes.rounds(scenes.FOUR)[scenes.PEOPLE].passes == 4
-    assert 0 < scenes.rounds(scenes.WINDOW)[scenes.PEOPLE].verified.accepted < 8, "a round in which not all pass"
+    for better in (scenes.FOUR, scenes.TREE):
+        one, other = scenes.beside(scenes.WINDOW, better)
+        assert one.before == other.before and one.verified.accepted < other.verified.accepted
+    assert scenes.first(scenes.FOUR, scenes.mixed).passes == 4
 
 
 def test_the_areas_of_acceptance_add_up_to_p() -> None:
@@ -335,14 +278,19 @@ def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None
     text = workshop.GUIDE.read_text(encoding="utf-8")
     titles = re.findall(r"^## \d+\. (.+)$", text, re.MULTILINE)
     assert titles == [lesson.title for lesson in WORKSHOP]
-    minutes = []
-    for part, lesson in zip(re.split(r"^## ", text, flags=re.MULTILINE)[1:], WORKSHOP, strict=True):
-        found = re.search(r"^\*(Core, )?(\d+) minutes\. Key: guess (.), check (.)\.\*$", part, re.MULTILINE)
-        assert found and bool(found[1]) == lesson.core, lesson.name
-        minutes.append(int(found[2]))
+    minutes = {"core": 0, "all": 0}
+    for part, lesson in zip(re.split(r"^## \d", text, flags=re.MULTILINE)[1:], WORKSHOP, strict=True):
+        found = re.search(r"^\*(\d+) minutes(?:, core: (\d+))?\. Key: guess (.), check (.)\.\*$", part, re.MULTILINE)
+        assert found and bool(found[2]) == lesson.core, lesson.name
+        minutes["all"] += int(found[1])
+        minutes["core"] += int(found[2] or 0)
         assert "abc".index(found[3]) == lesson.right and lesson.answers["abc".index(found[4])].right, lesson.name
         assert all(f"“{words}”" in part for words in lesson.guesses if words != lesson.guesses[lesson.right])
-    assert f"in {sum(minutes)} minutes" in learn()
+    for name, total in workshop.MINUTES.items():
+        (found,) = re.findall(rf"^- \*\*{name.capitalize()}, {total} minutes:\*\* (.+)$", text, re.MULTILINE)
+        join, lessons, close = map(int, re.findall(r"\d+", found))
+        assert lessons == minutes[name] and join + lessons + close == total
+        assert f"{name.capitalize()}: {5 if name == 'core' else 8} lessons, {total} minutes" in learn()
     shown = re.sub("<[^>]+>", "", workshop.guide())
     for words in re.findall(r"[\w’]+", re.sub(r"[*`#]", "", text).partition("\n")[2]):
         assert words in shown

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import gradio as gr
 import pytest
@@ -26,7 +25,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app import controls, launch, page, scripts
-from app.content import lessons, method_cards
+from app.content import lessons
 from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS, presets_of
 from app.endpoints import endpoints
@@ -39,7 +38,7 @@ from app.tabs import live, race
 from benchmarks import recordings as recorded
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.events import RunStarted
-from specdiff_core.schema.methods import BASELINE, METHODS
+from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.trace import read_trace
@@ -305,7 +304,7 @@ HOSTILE = ({"gamma": "99"}, {"temperature": "NaN"}, {"drafter": "<b>"}, {"no suc
 
 
 @pytest.mark.parametrize("more", [{}, *HOSTILE], ids=str)
-@pytest.mark.parametrize("lesson", ["trees", "no such", "<script>"])
+@pytest.mark.parametrize("lesson", ["guesses", "no such", "<script>"])
 def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: Any) -> None:
     """Settings are filled in, or leave a card; the Learn tab opens either way."""
     query = page.of_moment({"lesson": lesson, "present": "1", "step": "2", **more}, TRACES)
@@ -319,7 +318,7 @@ def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], card
 
 def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: Any) -> None:
     recording = page.recordings(TRACES)[0]
-    moment = {"lesson": "denoise", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
+    moment = {"lesson": "round", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
     found = opened(cards_of, page.of_moment(moment, TRACES))
     assert (found["live-prompt"], found["tab"].selected) == (recording["settings"]["prompt"], "learn")
     found = opened(cards_of, page.of_moment({**moment, "seed": "7"}, TRACES))
@@ -355,16 +354,37 @@ def test_a_room_counts_each_page_once_for_a_question() -> None:
     room, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
     assert client.get(room).status_code == client.post(f"{room}?voter={one}&option=0").status_code == 404, "not open"
     assert client.put("/rooms/zzzzzz/gamma-guess").status_code == 404, "no code of a room"
-    assert client.put(room).json() == {"counts": [], "shown": "gamma-guess"}
+    opened = {"counts": [], "present": 0, "shown": "gamma-guess", "revealed": False}
+    assert client.put(room).json() == opened
+    assert client.get(f"{room}?voter={'c' * 12}").json() == opened | {"present": 1}, "it looks, and hasn't voted"
     for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts
         assert client.post(f"{room}?voter={voter}&option={option}").status_code == 200
     kept.close("0123456789ab")
     assert client.post(f"{room}?voter={one}&option=0").status_code == 404, "it is closed"
-    assert client.put(room).json() == client.get(room).json() == {"counts": [1, 0, 1], "shown": "gamma-guess"}
-    client.put("/rooms/0123456789ab/verify-none")
-    assert client.get("/rooms/0123456789ab/gamma-answer").json() == {"counts": [], "shown": "verify-none"}
+    voted = opened | {"counts": [1, 0, 1], "present": 3}
+    assert client.put(room).json() == client.get(room).json() == voted
+    assert client.put(f"{room}?revealed").json() == voted | {"revealed": True}
+    client.put("/rooms/0123456789ab/gamma-watch")
+    shown = {"counts": [], "present": 3, "shown": "gamma-watch", "revealed": False}
+    assert client.get("/rooms/0123456789ab/gamma-answer").json() == shown
     for wrong in (f"{room}?voter=Ada&option=1", f"{room}?voter={one}&option=99", f"{room}?voter={one}&option=x"):
         assert client.post(wrong).status_code == 400
+
+
+def test_a_page_that_has_left_is_not_present_but_its_vote_counts() -> None:
+    now = [0.0]
+    kept, room, question = Rooms(clock=lambda: now[0]), "0" * 12, "gamma-guess"
+    kept.join(room, "a" * 12)
+    assert kept.present(room, question) == 0, "not open"
+    kept.open(room, question)
+    for voter in ("a" * 12, "b" * 12, "Ada"):
+        kept.join(room, voter)
+    assert kept.guess(room, question, "b" * 12, 0) and kept.present(room, question) == 2
+    now[0] = rooms.PRESENT + 1
+    assert kept.present(room, question) == 1 and kept.present(room, "gamma-answer") == 0
+    for number in range(rooms.VOTERS + 1):
+        kept.join(room, f"{number:012x}")
+    assert kept.present(room, "gamma-answer") <= rooms.VOTERS
 
 
 def test_rooms_are_bounded() -> None:
@@ -372,7 +392,7 @@ def test_rooms_are_bounded() -> None:
     for number in range(rooms.ROOMS + 1):
         kept.open(f"{number:012x}", "gamma-guess")
         assert kept.guess(f"{number:012x}", "gamma-guess", "a" * 12, 1)
-    assert kept.counts(f"{0:012x}", "gamma-guess") is None and not kept.shown(f"{0:012x}")
+    assert kept.counts(f"{0:012x}", "gamma-guess") is None and kept.shown(f"{0:012x}") == ("", False)
     assert kept.counts(f"{1:012x}", "gamma-guess") == [0, 1]
     kept.open("f" * 12, "gamma-guess")
     questions = [kept.guess("f" * 12, "q" * (1 + number), "a" * 12, 0) for number in range(rooms.QUESTIONS + 1)]
@@ -387,17 +407,6 @@ def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.Monk
         answer = codes("http://127.0.0.1:7860", everywhere=everywhere).get("/qr", params={"link": link})
         assert answer.status_code == status
     assert answer.content == launch.code_of("http://192.168.0.7:7860/?lesson=gamma")
-
-
-@pytest.mark.parametrize("method", [one for one in METHODS if one.name != BASELINE], ids=lambda one: one.name)
-def test_use_in_live_has_settings_and_a_recording(method: Any, cards_of: Any) -> None:
-    query = dict(parse_qsl(method_cards.link(method).removeprefix("?")))
-    found = opened(cards_of, query)
-    config = method.config(DecodeConfig()).to_dict()
-    asked = {name: found[f"live-{name}"] for name in SETTINGS}
-    assert asked == {name: "" if value is None else value for name, value in config.items()}
-    known = [one["settings"] for one in page.recordings(TRACES)]
-    assert {"prompt": EXAMPLES["embedded"][0].prompt, **asked} in known
 
 
 def test_presets_fill_their_widgets_in_order() -> None:

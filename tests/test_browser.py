@@ -308,17 +308,9 @@ def test_a_recording_and_a_method_card_bring_their_settings(browser: Any, addres
         page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('Once upon')")
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
         open_tab(page, "learn")
-        math = page.locator("#method-specdiff2 math").first
+        math = page.locator("#lesson-closing math").first
         assert math.evaluate("e => e.namespaceURI") == "http://www.w3.org/1998/Math/MathML"
         assert math.bounding_box()["height"] > 20, "drawn as a formula, not as a line of letters"
-        page.click("#method-specdiff2 .sd-use")
-        titled(page, "Dialogue: SpecDiff-2")
-        open_drawer(page, "live")
-        value_of(page, "#live-preset input", "Your own settings")
-        open_drawer(page, "live")
-        assert page.input_value("#live-gamma input[type=number]") == "9"
-        assert page.input_value("#live-num_drafts input[type=number]") == "4"
-        assert "streak" in page.input_value("#live-drafter input")
 
 
 # ---- several methods ----

@@ -65,8 +65,8 @@ def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict
 
 
 def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str]) -> None:
-    """In Explore, Live, Learn and Compare; tests/test_export.py has all that lessons show."""
-    lessons = [one for one in WORKSHOP if one.name in {"accept", "denoise", "alignment", "trees"}]
+    """In Explore, Live and Compare; tests/test_export.py has all that lessons show."""
+    lessons = [one for one in WORKSHOP if one.name in {"round", "accept", "guesses"}]
     with visit(
         browser, exported["file"] + "?lesson=accept", until="document.querySelector('#learn .sd-start')"
     ) as page:
@@ -76,14 +76,14 @@ def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str])
             page.click(f"{CARD} .sd-guide-next")
             page.wait_for_function(POINTED)
             asked = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else ""
-            assert page.is_visible(f"#{asked or ('live' if lesson.watch.trace else 'learn')}")
+            assert page.is_visible(f"#{asked or 'live'}")
             if asked:
                 assert page.evaluate(f"{app(asked)}.answer.name") == lesson.watch.explore
             for _ in range(2):
                 page.click(f"{CARD} .sd-guide-next")
             page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-buttons :text-matches('^Done$')")
-        assert "4 of 8" in page.inner_text(".sd-progress")
+        assert "3 of 8" in page.inner_text(".sd-progress")
         page.click(".sd-present")
         page.keyboard.press("l")
         page.wait_for_selector("dialog[open]")

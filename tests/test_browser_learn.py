@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 
-from app.content import evidence
-from app.content.workshop import WORKSHOP
+from app.content import evidence, scenes
+from app.content.workshop import CLOSING, WORKSHOP
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.symbols import glossary
-from tests.browsing import CARD, MARKS, POINTED, app, open_tab, overflows, playhead, ready, serious, visit
+from tests.browsing import CARD, MARKS, POINTED, app, open_tab, overflows, ready, serious, visit
 
 pytestmark = MARKS
 THERE = "document.querySelector('.sd-workshop')?.offsetParent && document.querySelector('.sd-progress').textContent"
@@ -27,7 +27,7 @@ def raised(words: str) -> str:
 
 RECORDED_LAST = sorted(WORKSHOP, key=lambda lesson: bool(lesson.watch.trace))
 """All lessons; after a run of the visitor's own, a check would no longer quote the recording."""
-ONE_OF_EACH_KIND = [one for one in RECORDED_LAST if one.name in {"one-pass", "alignment", "denoise"}]
+ONE_OF_EACH_KIND = [one for one in RECORDED_LAST if one.name in {"one-pass", "guesses", "round"}]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     assert lesson.explain[0] in page.inner_text(CARD)
     assert page.locator(f"{CARD} math").count() == 1
     page.wait_for_function("name => location.search.includes(`lesson=${name}&step=3`)", arg=lesson.name)
-    assert page.locator(f"{CARD} .sd-scene").count() == (0 if lesson.watch.trace else 1), "shown in one step"
+    assert page.locator(f"{CARD} .sd-scene").count() == (lesson.name in scenes.SCENES)
     page.locator(f"{CARD} .sd-guide-next").press("Enter")
     assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for an answer"
     for number, option in enumerate(lesson.answers):
@@ -87,23 +87,61 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
         )
         selected = page.locator("#sd-tabs [role=tab][aria-selected=true]").first.inner_text()
         assert selected.strip().lower() == tab, "the page behind the card is still the lesson's"
-    following = WORKSHOP[WORKSHOP.index(lesson) + 1 :]
+    following = (*WORKSHOP, CLOSING)[WORKSHOP.index(lesson) + 1]
     page.locator(f"{CARD} .sd-guide-next").press("Enter")
     page.wait_for_function(THERE)
-    if following:
-        assert following[0].predict in page.inner_text(CARD), "the next lesson begins"
-        page.keyboard.press("Escape")
+    assert (following.predict or following.explain[0]) in page.inner_text(CARD), "the next lesson begins"
+    page.keyboard.press("Escape")
     assert page.locator(CARD).count() == 0 and "lesson=" not in page.url
 
 
 def at_step(page: Any, number: int, step: int) -> None:
     """Wait for a step of a lesson before the room."""
-    title = WORKSHOP[number].title
+    title = (*WORKSHOP, CLOSING)[number].title
     page.wait_for_function(
-        f"([title, step]) => document.querySelector('.sd-present-place').textContent.endsWith(title)"
+        f"([title, step]) => document.querySelector('.sd-present-place')?.textContent.endsWith(title)"
         f" && {SLIDE}.querySelector('header .sd-sub').textContent === step",
-        arg=[title, f"{step} of 4"],
+        arg=[title, f"{step} of 4" if number < len(WORKSHOP) else ""],
     )
+
+
+def test_the_core_path_has_its_own_next_worksheet_and_slides(browser: Any, address: str) -> None:
+    core = [lesson for lesson in WORKSHOP if lesson.core]
+    further = WORKSHOP[-1]
+    with visit(browser, f"{address}?tab=learn", until=THERE) as page:
+        page.click("[data-path=core]")
+        assert page.get_attribute("[data-path=core]", "aria-pressed") == "true"
+        assert "0 of 5 lessons" in page.inner_text(".sd-progress")
+        assert page.locator(".sd-workshop-lesson h3:visible").count() == len(core) + 1, "and the summary"
+        page.emulate_media(media="print")
+        seen = page.inner_text("body")
+        assert core[-1].predict in seen and further.predict not in seen and CLOSING.title not in seen
+        page.emulate_media(media="screen")
+        page.click(f"#lesson-{core[-1].name} .sd-start")
+        for _ in range(2):
+            page.locator(f"{CARD} .sd-guide-option").first.click()
+            for _ in range(3):
+                if page.is_enabled(f"{CARD} .sd-guide-next") and not page.locator(f"{CARD} [data-right]").count():
+                    page.locator(f"{CARD} .sd-guide-next").press("Enter")
+                    page.wait_for_timeout(100)
+        page.wait_for_function("location.search.includes('path=core')")
+        assert page.inner_text(f"{CARD} .sd-guide-next") == "Summary"
+        page.locator(f"{CARD} .sd-guide-next").press("Enter")
+        page.wait_for_function(f"{SLIDE}?.innerText.includes({CLOSING.explain[0]!r})")
+        page.keyboard.press("Escape")
+        page.click(".sd-present")
+        at_step(page, len(WORKSHOP), 1)
+        page.keyboard.press("p")
+        at_step(page, WORKSHOP.index(core[-1]), 1)
+        assert f"Lesson {len(core)} of {len(core)}" in page.inner_text(".sd-present-place")
+        page.reload()
+        at_step(page, WORKSHOP.index(core[-1]), 1)
+        page.keyboard.press("n")
+        at_step(page, len(WORKSHOP), 1)
+        assert "path=core" in page.url
+        page.keyboard.press("Escape")
+    with visit(browser, f"{address}?lesson={further.name}&path=core", until=THERE) as page:
+        assert page.is_visible(f"#lesson-{further.name}"), "a link to another lesson leaves the path"
 
 
 def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, address: str) -> None:
@@ -115,8 +153,8 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         f".every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
         " && (one.type !== 'range' || one.getBoundingClientRect().width > 100) && one.scrollWidth <= one.clientWidth)"
     )
-    own = "localStorage.setItem('specdiff-lessons', '{\"one-pass\": {\"guess\": 0}}');"  # the teacher's
-    with visit(browser, f"{address}?lesson=one-pass&present=1", size="1280x720", before=own, until=SLIDE) as page:
+    own = "localStorage.setItem('specdiff-lessons', '{\"round\": {\"guess\": 0}}');"  # the teacher's
+    with visit(browser, f"{address}?lesson=round&present=1", size="1280x720", before=own, until=SLIDE) as page:
         for number, lesson in enumerate(WORKSHOP):
             at_step(page, number, 1)
             assert lesson.predict in page.inner_text(CARD)
@@ -155,11 +193,16 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             assert page.evaluate(fits)
             assert f"lesson={lesson.name}&step=4" in page.url and "present=1" in page.url
             page.keyboard.press("ArrowRight")
-        at_step(page, 7, 4)
+        at_step(page, 8, 1)
+        assert CLOSING.explain[0] in page.inner_text(CARD)
+        page.keyboard.press("r")
+        assert page.locator(f"{CARD} math").count() == 1 and page.evaluate(fits)
+        page.keyboard.press("ArrowRight")
+        at_step(page, 8, 1)
         page.keyboard.press("p")
-        at_step(page, 6, 1)
+        at_step(page, 7, 1)
         page.keyboard.press("ArrowLeft")
-        at_step(page, 5, 4)
+        at_step(page, 6, 4)
         page.keyboard.press("Escape")
         page.wait_for_function(THERE)
         assert page.locator(CARD).count() == 0 and not page.locator(".sd-present-bar").is_visible()
@@ -176,8 +219,8 @@ HOSTILE = (
 
 
 def test_a_hostile_link_opens_its_lesson_but_on_no_phone(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?lesson=denoise{HOSTILE}", until=SLIDE) as page:
-        at_step(page, 3, 1)
+    with visit(browser, f"{address}?lesson=round{HOSTILE}", until=SLIDE) as page:
+        at_step(page, 0, 1)
         page.keyboard.press("ArrowRight")
         page.wait_for_function(POINTED)
         page.keyboard.press("l")
@@ -185,15 +228,12 @@ def test_a_hostile_link_opens_its_lesson_but_on_no_phone(browser: Any, address: 
         assert page.is_visible("dialog[open]"), "it says that no phone can open this computer's own address"
 
 
-def test_phones_open_the_moment_of_a_projector_which_counts_what_they_choose(browser: Any, address: str) -> None:
-    query = "lesson=denoise&present=1&step=2&prompt=The+caf%C3%A9&seed=5"
+def test_the_link_for_a_room_has_its_settings_and_a_code(browser: Any, address: str) -> None:
+    query = "lesson=round&present=1&step=2&prompt=The+caf%C3%A9&seed=5"
     with visit(browser, f"{address}?{query}", until=f"{SLIDE} && {ready('live')}", logged="404") as room:
         room.route("**/qr?*", lambda code: code.fulfill(body=CODE, content_type="image/svg+xml"))
         room.wait_for_selector(".sd-guide-here")
         room.wait_for_function(f"{app('live')}.formSettings.includes('seed=5')")
-        room.keyboard.press(".")
-        room.keyboard.press(".")
-        stop = playhead(room)["stop"]
         room.keyboard.press("l")
         link = room.inner_text(".sd-present-address")
         assert "present" not in link and "&trace=" in link and "&round=" in link
@@ -218,66 +258,98 @@ def test_phones_open_the_moment_of_a_projector_which_counts_what_they_choose(bro
         room.wait_for_function(f"{app('live')}.shown.player.playing")
         room.keyboard.press(" ")
         room.wait_for_function(f"!{app('live')}.shown.player.playing")
-        room.keyboard.press("ArrowLeft")
-        with visit(browser, link, size="phone", until=SLIDE, logged="404") as phone:
-            vote(room, phone, stop)
-            room.reload()
-            room.wait_for_function(f"{SLIDE}?.innerText.includes('1 answer from the room')")
+        room.keyboard.press("Escape")
+        room.unroute("**/qr?*")
+
+
+def led_to(phone: Any, words: str) -> None:
+    """Wait until a phone's card says this: it follows the projector."""
+    phone.wait_for_function(f"words => {SLIDE}?.innerText.includes(words)", arg=words)
+
+
+def unknown(phone: Any, lesson: Any) -> None:
+    """Nothing on the page tells an explanation, a key or why an answer is right."""
+    seen = phone.inner_text("body")
+    told = (evidence.truth(lesson.name), *lesson.explain, *(one.why for one in lesson.answers))
+    assert not [words for words in told if words in seen]
+    assert phone.locator("[data-right], .sd-answers:visible, .sd-teacher:visible, .sd-explained:visible").count() == 0
+
+
+def test_phones_follow_the_projector_and_learn_no_key_before_it_is_revealed(browser: Any, address: str) -> None:
+    own, other = WORKSHOP[1:3]
+    with visit(browser, f"{address}?lesson={own.name}&present=1", size="1280x720", until=SLIDE, logged="404") as room:
+        room.keyboard.press("l")
+        link = room.inner_text(".sd-present-address")
+        room.keyboard.press("Escape")
+        with (
+            visit(browser, link, size="phone", until=SLIDE, logged="404") as phone,
+            visit(browser, link, size="phone", until=SLIDE, logged="404") as second,
+        ):
+            led_to(phone, own.predict)
+            unknown(phone, own)
+            assert phone.locator(f"{CARD} .sd-guide-next").count() == 0, "the teacher decides"
+            options = phone.locator(f"{CARD} .sd-guide-option")
+            letter = "(one) => getComputedStyle(one, '::before').content + getComputedStyle(one).counterIncrement"
+            assert options.last.evaluate(letter) == 'counter(letter, lower-alpha) ". "letter 1', "as the key"
+            options.nth(1).click()
+            assert options.first.get_attribute("aria-disabled") == "true", "an answer is final"
+            room.wait_for_function(f"{SLIDE}.innerText.includes('1 of 2 answered')")
             assert room.locator(".sd-guide-votes").count() == 0, "bars would lead the others"
+            unknown(phone, own)
+            phone.reload()
+            phone.wait_for_selector(NOTED)
+            voter = "sessionStorage.getItem('specdiff-voter')"
+            send = (
+                f"fetch(`rooms/${{new URLSearchParams(location.search).get('room')}}/{own.name}-guess?option=2&voter=`"
+            )
+            assert phone.evaluate(f"{send} + {voter}, {{ method: 'POST' }}).then(({{ ok }}) => ok)")
             room.keyboard.press("r")
             bars = "[...document.querySelectorAll('.sd-guide-votes')].map((one) => one.textContent).join()"
             room.wait_for_function(f"{bars} === '0,1,0'")
-            assert not serious(room)
+            room.keyboard.press("ArrowRight")
+            led_to(phone, own.watch.words)
+            unknown(phone, own)
+            assert phone.locator(f"{CARD} .sd-guide-numbers button").count() == 0, "phones do not decode"
+            assert not overflows(phone)
+            room.keyboard.press("r")
+            led_to(phone, evidence.truth(own.name))
+            room.keyboard.press("ArrowRight")
+            led_to(phone, "What did you see?")
+            unknown(phone, own)
+            room.keyboard.press("r")
+            led_to(phone, own.explain[0])
+            room.keyboard.press("ArrowRight")
+            led_to(phone, own.check)
+            options.first.click()
+            room.wait_for_function(f"{SLIDE}.innerText.includes('1 of 2 answered')")
+            unknown(phone, own)
+            room.keyboard.press("r")
+            led_to(phone, own.answers[0].why)
+            led_to(second, own.check)
+            room.keyboard.press("n")
+            led_to(phone, other.predict)
+            phone.keyboard.press("Escape")
+            phone.click(f".sd-room button:has-text('{other.title}')")
+            led_to(phone, other.predict)
+            phone.keyboard.press("Escape")
+            nothing_runs(phone)
+            room.reload()
+            room.wait_for_function(f"{SLIDE}?.innerText.includes('0 of 2 answered')")
             room.keyboard.press("Escape")
             phone.wait_for_selector(".sd-exp-run")  # the room is closed: the controls are back
             open_tab(phone, "learn")
             phone.wait_for_selector(".sd-room [role=status]")  # why answers don't count
-            phone.click("#lesson-gamma .sd-start")
+            phone.click(f"#lesson-{other.name} .sd-start")
             phone.locator(f"{CARD} .sd-guide-option").first.click()
             phone.wait_for_selector(f"{CARD} .sd-guide-option[aria-pressed=true]")
             phone.wait_for_selector(f"{CARD} .sd-guide-note:not(:empty)")
             assert phone.locator(NOTED).count() == 0 and phone.locator(f"{CARD} > [role=status]").count() == 0
+            assert phone.is_visible(f"{CARD} .sd-guide-next"), "nobody leads any more"
             assert not overflows(phone)
-        room.unroute("**/qr?*")
 
 
-def vote(room: Any, phone: Any, stop: int) -> None:
-    """Answer on a phone, look at what the projector shows, and find that no tab can start a run."""
-    own, other = WORKSHOP[3:5]
-    assert own.predict in phone.inner_text(CARD), "it asks for a guess first"
-    assert own.watch.words not in phone.inner_text(CARD)
-    options = phone.locator(f"{CARD} .sd-guide-option")
-    letter = "(one) => getComputedStyle(one, '::before').content + getComputedStyle(one).counterIncrement"
-    assert options.last.evaluate(letter) == 'counter(letter, lower-alpha) ". "letter 1', "as the teacher's key"
-    options.nth(1).click()
-    assert options.first.get_attribute("aria-disabled") == "true", "an answer is final"
-    options.first.click(force=True)
-    room.wait_for_selector(f"{CARD} .sd-guide-verdict + p:text-matches('^1[^0-9]')")
-    assert phone.is_hidden(f"#lesson-{own.name} .sd-explained")
-    assert not phone.inner_text(f"#lesson-{own.name} .sd-guessed")
-    phone.reload()
-    phone.wait_for_selector(NOTED)
-    send = f"fetch(`rooms/${{new URLSearchParams(location.search).get('room')}}/{own.name}-guess?option=2&voter=`"
-    voter = "sessionStorage.getItem('specdiff-voter')"
-    assert phone.evaluate(f"{send} + {voter}, {{ method: 'POST' }}).then(({{ ok }}) => ok)")
-    phone.click(f"{CARD} .sd-guide-next")
-    phone.wait_for_function(f"document.querySelector('.sd-guide-here') && {ready('live')}")
-    assert own.watch.words in phone.inner_text(CARD)
-    assert playhead(phone)["stop"] == stop
-    assert phone.locator(f"{CARD} .sd-guide-numbers button").count() == 0, "phones do not decode"
-    assert not phone.locator(".sd-present-bar").is_visible()
-    assert not overflows(phone)
-    room.keyboard.press("n")
-    phone.click(f"{CARD} button:has-text('{other.title}')")
-    phone.wait_for_function(f"{SLIDE}.ariaLabel === '{other.title}'")
-    assert phone.locator(f"{CARD} button:has-text('{other.title}')").count() == 0, "it is there"
-    room.keyboard.press("p")
-    phone.keyboard.press("Escape")
-    phone.click(f".sd-room button:has-text('{own.title}')")
-    phone.wait_for_selector(NOTED)
-    phone.keyboard.press("Escape")
-    assert phone.is_visible(f"#lesson-{own.name} .sd-explained")
-    assert phone.locator(".sd-present:visible, .sd-teacher:visible").count() == 0
+def nothing_runs(phone: Any) -> None:
+    """No tab of a room's page can start a run."""
     for tab in ("live", "race", "explore", "compare"):
         open_tab(phone, tab)
         assert phone.locator(f"#{tab}-run:visible:not(.sd-unseen), .sd-exp-run:visible").count() == 0
@@ -317,7 +389,6 @@ def test_the_lessons_can_be_read_and_printed(browser: Any, address: str) -> None
             assert not any(one.why in seen for one in lesson.answers)
         blank = "getComputedStyle(document.querySelector('.sd-workshop-lesson ol'), '::after').height"
         assert float(page.evaluate(blank).removesuffix("px")) > 80, "room to write"
-        assert page.locator(".sd-methods").first.is_hidden()
         for words in ("Start", "Key:", "Skip", "Reveal", "Present", "End here", "Open trace", "0 of 8"):
             assert words not in seen, words
 
@@ -349,4 +420,4 @@ def symbols(page: Any) -> None:
     paragraphs = page.eval_on_selector_all(".sd-lesson p", marked)
     assert any(paragraphs) and all(len(set(one)) == len(one) for one in paragraphs), "a paragraph marks it once"
     assert page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").count() == 1, "the Tab key stops once"
-    assert page.locator("#lesson-gamma .sd-predict [data-symbol]").count() == 0, "no symbols"
+    assert page.locator("#lesson-round .sd-predict [data-symbol]").count() == 0, "no symbols"

@@ -77,7 +77,8 @@ def test_the_notebook_of_the_workshop_runs(monkeypatch: pytest.MonkeyPatch) -> N
     """Every cell decodes, here with one prompt and few runs, and ends in a chart, as it would in Jupyter."""
     monkeypatch.chdir(ROOT / "notebooks")
     explore = specdiff_core.explore
-    monkeypatch.setattr(specdiff_core, "explore", lambda name, **values: explore(name, **{**values, "runs": 200}))
+    few = {"losslessness": {"runs": 200}, "what-it-takes": {"tokens": 8, "flavours": ["stories"]}}
+    monkeypatch.setattr(specdiff_core, "explore", lambda name, **values: explore(name, **{**values, **few[name]}))
     names, charts = {"__name__": "__main__"}, []
     for number, cell in enumerate(notebook("code")):
         *body, last = ast.parse(cell).body

@@ -13,7 +13,7 @@ import pytest
 from app_fakes import FakeDecoder
 
 from app import export
-from app.content.workshop import WORKSHOP
+from app.content.workshop import CLOSING, WORKSHOP
 from app.page import PLOTLY, TRACES
 from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.settings import DecodeConfig
@@ -46,7 +46,9 @@ def test_everything_that_ships_fits_into_eight_megabytes(tmp_path: Path) -> None
     shipped = {path.name for path in TRACES.glob("*.jsonl.gz")}
     assert {one["url"].split("/")[-1] for one in values["tabs"]["live"]["recordings"]} == shipped
     assert len(titles(values, "race")) == len([*(TRACES / "race").glob("*.jsonl.gz")])
-    assert [one["name"] for one in values["tabs"]["learn"]["lessons"]] == [lesson.name for lesson in WORKSHOP]
+    assert [one["name"] for one in values["tabs"]["learn"]["lessons"]] == [
+        lesson.name for lesson in (*WORKSHOP, CLOSING)
+    ]
     for tab in ("live", "race"):
         for one in values["tabs"][tab]["recordings"]:
             assert read_trace(base64.b64decode(values["files"][one["url"]])).title == one["title"]
@@ -109,7 +111,7 @@ def test_refuses_what_it_cannot_play(
     assert "accept" in lost.value.hint
     with pytest.raises(SystemExit) as ended:
         export.main(["--out", str(tmp_path / "new"), "--lessons", "accept,,"])
-    assert ended.value.code == 2 and "Lessons: one-pass" in capsys.readouterr().err
+    assert ended.value.code == 2 and "Lessons: round" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 

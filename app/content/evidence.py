@@ -7,16 +7,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from math import exp
+from typing import Any, Literal, TypeVar
 
 from specdiff_core.explorations.base import ExplorationResult
-from specdiff_core.explorations.figures import percent
+from specdiff_core.explorations.figures import percent, times
 from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.measure.store import read_result
-from specdiff_core.measure.sweep import Sweep
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.events import Committed, Verified
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, find_pair
+from specdiff_core.schema.trace import Trace, read_trace
 
+Text = TypeVar("Text", str, int)
 LOG = logging.getLogger(__name__)
 P, Q = {"cat": 0.6, "dog": 0.3, "owl": 0.1}, {"cat": 0.3, "dog": 0.6, "owl": 0.1}
 """Target and drafter of the lesson on the test; the sliders of “Three tokens” open with them."""
@@ -26,7 +29,7 @@ ROWS = 17
 @cache
 def answer(stem: str) -> Any:
     """A shipped result: ``explore/NAME`` or ``compare/NAME``."""
-    return read_result(ASSETS / f"{stem}.json", ExplorationResult, Sweep)
+    return read_result(ASSETS / f"{stem}.json", ExplorationResult)
 
 
 def row(stem: str, **values: object) -> dict[str, Any]:
@@ -39,58 +42,95 @@ def compared(method: str, temperature: float, stem: str = "compare/compare") -> 
     return row(stem, method=method, temperature=temperature, flavour="mean")
 
 
-def twins(temperature: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The drafter mdlm and its streak-distilled twin, with equal windows."""
-    return compared("specdiff", temperature), compared("SpecDiff-2, one window", temperature)
-
-
-GREEDY, SWEPT = (3.11, 1.74), 40
-"""Tokens per round and speed-up of the drafter of :func:`selection` with one window of the same γ
-if it is as greedy as the target, over so many prompts (BENCHMARKS.md)."""
-
-
-def selection() -> tuple[float, list[tuple[int, float, float]]]:
-    """The drafter's temperature under self-selection; K, tokens per round and speed-up at the
-    target's temperature 0, on the same prompts."""
-    sweep = answer("compare/selection")
-    points = [(entry.num_drafts, entry.tau, entry.speedup.value) for entry in sweep.entries if entry.drafter != "none"]
-    return sweep.settings["draft_temperature"], points
-
-
-def gain(alphas: Sequence[float], position: int, increase: float = 0.05) -> float:
-    """Tokens per round gained by a slightly higher acceptance rate at one position."""
-    raised = [*alphas[:position], alphas[position] + increase, *alphas[position + 1 :]]
-    return expected_tau(raised) - expected_tau(alphas)
-
-
 def _model(stem: str) -> str:
     """The target of a recorded answer."""
     return find_pair(answer(stem).settings.get("pair", EMBEDDED.name)).short
 
 
-MAPS = "explore/window-map.smollm2-0", "explore/window-map.block"
-COMPARISONS = "compare/compare.smollm2", "compare/compare"
+MAP, COMPARISONS = "explore/window-map.smollm2-0", ("compare/compare.smollm2", "compare/compare")
+COSTS, TEMPERATURES = "explore/what-it-takes", "explore/temperature"
+DEGREE, SERVED, DRAFTED = 0.7, 16, 4
+"""Settings in the questions: the target's temperature, texts served at once, and tokens drafted for each."""
+
+
+def cost(curve: Sequence[tuple[float, float]], size: float) -> float:
+    """Seconds of a pass over ``size`` rows, interpolated and extrapolated linearly."""
+    index = max(1, sum(width < size for width, _ in curve[:-1]))
+    (x0, y0), (x1, y1) = curve[index - 1], curve[index]
+    return float(y0 + (y1 - y0) * (size - x0) / (x1 - x0))
+
+
+def served(count: int, gamma: int) -> float:
+    """Predicted speed-up with ``count`` texts served at once: drafter passes grow with their rows as the target's do.
+    For the method of the figure “serving”, which drafts in one pass (``serving`` in static/state/formulas.js)."""
+    result = answer(COSTS)
+    (race,) = (figure.race for figure in result.report.figures if figure.key == "serving")
+    method, curve = row(COSTS, race=race), result.facts["curve"]
+    draft = cost(result.facts["drafts"][method["drafter"]], gamma) * cost(curve, gamma * count) / cost(curve, gamma)
+    seconds = draft + cost(curve, count * (gamma + 1))
+    return expected_tau(method["alpha_at"][:gamma]) * cost(curve, count) / seconds
+
+
+def overlap(target: float, drafter: float) -> float:
+    """α of first drafted tokens, computed from recorded probabilities: Σ min(p, q) at two temperatures."""
+
+    def heated(counts: Sequence[float], logs: Sequence[float], degree: float) -> list[float]:
+        """Probabilities of whole groups of tokens."""
+        top = max(logs)
+        if degree == 0:
+            return [float(i == logs.index(top)) for i in range(len(logs))]
+        weights = [count * exp((log - top) / degree) for count, log in zip(counts, logs, strict=True)]
+        return [weight / sum(weights) for weight in weights]
+
+    places = answer(TEMPERATURES).facts["places"]
+    sums = (
+        sum(map(min, heated(at["counts"], at["p"], target), heated(at["counts"], at["q"], drafter))) for at in places
+    )
+    return sum(sums) / len(places)
+
+
+def matched(target: float) -> float:
+    """The drafter temperature, in steps of 0.05 up to 2, at which :func:`overlap` is largest."""
+    return max((step / 20 for step in range(41)), key=lambda degree: overlap(target, degree))
+
+
+@cache
+def recording(name: str) -> Trace:
+    """A shipped recording, by its file's name."""
+    return read_trace(ASSETS / "traces" / name)
+
+
+ROUNDS = "smollm2-chat-four-denoising-steps.jsonl.gz"
+"""The recording of the first lesson."""
+
+
+def _round() -> str:
+    events = recording(ROUNDS).lanes["drafted"]
+    accepted = {one.round: one.accepted for one in events if isinstance(one, Verified)}
+    added = {one.round: len(one.ids) for one in events if isinstance(one, Committed)}
+    more = sum(added[number] == accepted[number] + 1 for number in added)
+    return (
+        f"In this recording, {more} of {len(added)} rounds add one token more than they accept: the target’s own. "
+        f"It has {sum(added.values())} tokens in {len(added)} rounds: τ = {sum(added.values()) / len(added):.2f}."
+    )
 
 
 def _one_pass() -> str:
-    stem = "explore/what-it-takes"
-    curve = dict(answer(stem).facts["curve"])
+    curve = dict(answer(COSTS).facts["curve"])
     one, far = 1000 * curve[1], 1000 * curve[ROWS]
     return (
-        f"With {_model(stem)} it takes {far / one:.2f} times as long: {one:.1f} ms for 1 row, {far:.1f} ms for {ROWS}."
+        f"With {_model(COSTS)} it takes {far / one:.2f} times as long: {one:.1f} ms for 1 row, {far:.1f} ms for {ROWS}."
     )
 
 
 def _gamma() -> str:
-    sentences = []
-    for stem in reversed(MAPS):  # the lesson shows the embedded pair
-        few, many = (row(stem, gamma=gamma, steps=1) for gamma in (4, max(one["gamma"] for one in answer(stem).rows)))
-        sentences.append(
-            f"With {_model(stem)} ({few['prompts']} prompts) a window of {few['gamma']} runs at "
-            f"{few['speedup']:.2f}× and a window of {many['gamma']} at {many['speedup']:.2f}×; the "
-            f"tokens per round grow from {few['tau']:.2f} to {many['tau']:.2f}."
-        )
-    return " ".join(sentences)
+    narrow, best, wide, four = (row(MAP, gamma=gamma, steps=steps) for gamma, steps in ((1, 1), (4, 1), (8, 1), (8, 4)))
+    return (
+        f"With {_model(MAP)} ({best['prompts']} prompts), γ 4 is the fastest, {times(best['speedup'])}, against "
+        f"{times(narrow['speedup'])} at γ 1 and {times(wide['speedup'])} at γ 8: from 4 to 8, τ only grows from "
+        f"{best['tau']:.2f} to {wide['tau']:.2f}. Four steps at γ 8 give τ {four['tau']:.2f}, but "
+        f"{times(four['speedup'])}."
+    )
 
 
 def _accept() -> str:
@@ -99,60 +139,60 @@ def _accept() -> str:
     return f"It is accepted {percent(sum(kept.values()))} of the time: {parts}, the smaller of the two for each token."
 
 
-def _denoise() -> str:
-    one, four = (row(MAPS[1], gamma=8, steps=steps) for steps in (1, 4))
-    return (
-        f"With {_model(MAPS[1])} (γ 8, {four['prompts']} prompts) four passes give τ {four['tau']:.2f} and one "
-        f"{one['tau']:.2f}, but the speed-ups are {four['speedup']:.2f}× and {one['speedup']:.2f}×."
-    )
-
-
 def _temperature() -> str:
-    stem = "explore/temperature"
-    cold, warm = (row(stem, temperature=temperature, draft_temperature=temperature) for temperature in (0.0, 1.0))
+    best = matched(DEGREE)
+    own, cold = (row(TEMPERATURES, temperature=DEGREE, draft_temperature=degree) for degree in (DEGREE, 0.0))
     return (
-        f"With {_model(stem)}, over {cold['prompts']} prompts, it falls from "
-        f"{percent(cold['alpha'])} at temperature 0 to {percent(warm['alpha'])} at temperature 1, "
-        f"if the drafter has the same temperature; τ falls from {cold['tau']:.2f} to "
-        f"{warm['tau']:.2f}."
+        f"Computed from {_model(TEMPERATURES)}’s first drafted tokens, α is largest at {best:g}: "
+        f"{overlap(DEGREE, best):.2f}, against {overlap(DEGREE, 0.0):.2f} at 0 and {overlap(DEGREE, 2.0):.2f} at 2. "
+        f"Measured over all positions ({own['prompts']} prompts): {own['alpha']:.2f} at "
+        f"{DEGREE:g}, {cold['alpha']:.2f} at 0."
     )
 
 
-def _alignment() -> str:
-    plain, twin = twins(0.0)
-    alphas = plain["alpha_at"]
-    first, last = gain(alphas, 0), gain(alphas, len(alphas) - 1)
+def _guesses() -> str:
+    stem, other = COMPARISONS
+    tree, window = (compared(method, 0.0, stem) for method in ("ddtree", "dflash"))
+    more = leads(0.0, stem)
+    far = leads(1.0, other)
     return (
-        f"For mdlm, raising the acceptance rate by 5 points adds {first:.2f} tokens per round at "
-        f"position 1, and {last:.2f} at position {len(alphas)}, the last. Its twin’s drafts are "
-        f"accepted more often at every position: τ {twin['tau']:.2f} against {plain['tau']:.2f} in "
-        f"{twin['prompts']} texts, γ {len(alphas)}, temperature 0."
+        f"With {_model(stem)} at temperature 0, the tree gives {tree['tau']:.2f} tokens per round and the window "
+        f"{window['tau']:.2f} ({tree['prompts']} texts): more in {sum(lead > 1 for lead in more)} of {len(more)} "
+        "kinds of text. "
+        f"With {_model(other)} at temperature 1, the tree gives more in {sum(lead > 1 for lead in far)} of {len(far)}."
     )
 
 
-def _trees() -> str:
-    sentences = []
-    for stem in COMPARISONS:
-        words = []
-        for temperature in (0.0, 1.0):
-            rows = [compared(method, temperature, stem) for method in ("ddtree", "dflash")]
-            tree, window = (entry["tau"] for entry in rows)
-            lead = f"{percent(abs(tree / window - 1))} {'more' if tree > window else 'fewer'} tokens per round"
-            words.append(f"{lead} at temperature {temperature:g} ({tree:.2f} against {window:.2f})")
-        sentences.append(
-            f"With {_model(stem)}, over {rows[0]['prompts']} texts, the tree gives {words[0]}, and {words[1]}."
-        )
-    return " ".join(sentences)
+def leads(temperature: float, stem: str) -> list[float]:
+    """Tokens per round of a tree over those of a window of the same drafter, by kind of text."""
+    kinds = dict.fromkeys(entry["flavour"] for entry in answer(stem).rows if entry["flavour"] != "mean")
+    taus = (
+        [row(stem, method=method, temperature=temperature, flavour=kind)["tau"] for method in ("ddtree", "dflash")]
+        for kind in kinds
+    )
+    return [tree / window for tree, window in taus]
+
+
+def _load() -> str:
+    gammas = (1, 2, DRAFTED, 8)
+    best = {count: max(gammas, key=lambda gamma: served(count, gamma)) for count in (1, 2, 8)}
+    fastest = "; ".join(f"for {count}, γ {gamma} ({times(served(count, gamma))})" for count, gamma in best.items())
+    return (
+        f"Predicted with {_model(COSTS)}: {times(served(SERVED, DRAFTED))} with γ {DRAFTED} for {SERVED} texts, "
+        f"against {times(served(1, DRAFTED))} for one. The best γ: {fastest}."
+    )
+
+
+COINS = "explore/losslessness.coins"
 
 
 def _lossless() -> str:
-    rows = [entry for entry in answer("explore/losslessness.coins").rows if entry["rule"] == "naive"]
-    seen = next(entry for entry in rows if entry["distance"] > entry["floor_high"])
-    hidden = seen["floor_high"] * (seen["runs"] / 10) ** 0.5
+    exact, wrong = ([one for one in answer(COINS).rows if one["rule"] == rule] for rule in ("ratio", "naive"))
+    few, many = exact[0]["runs"], exact[-1]["runs"]
     return (
-        f"It stands out after {seen['runs']:,} runs: its text is {seen['distance']:.2f} away from "
-        f"the exact distribution, and 99 % of exact samples stay below {seen['floor_high']:.2f}. "
-        f"After 10 runs that noise would reach about {hidden:.1f} and hide it."
+        f"From {few} to {many:,} runs, the exact rule’s distance falls from {exact[0]['distance']:.3f} to "
+        f"{exact[-1]['distance']:.3f}. The wrong rule’s goes from {wrong[0]['distance']:.3f} to "
+        f"{wrong[-1]['distance']:.3f}: its bias, which no number of runs removes."
     )
 
 
@@ -161,18 +201,18 @@ def by_lesson(*makers: Callable[[], str]) -> dict[str, Callable[[], str]]:
     return {make.__name__.removeprefix("_").replace("_", "-"): make for make in makers}
 
 
-TRUTHS = by_lesson(_one_pass, _gamma, _accept, _denoise, _temperature, _alignment, _trees, _lossless)
+TRUTHS = by_lesson(_round, _one_pass, _gamma, _accept, _lossless, _temperature, _guesses, _load)
 
 
 def truth(lesson: str) -> str:
-    """The answer to a lesson's first question; empty if its recording cannot be read."""
-    return read(TRUTHS[lesson])
+    """The answer to a lesson's first question; empty if it asks none or its recording cannot be read."""
+    return read(TRUTHS[lesson]) if lesson in TRUTHS else ""
 
 
-def read(make: Callable[[], str]) -> str:
+def read(make: Callable[[], Text]) -> Text | Literal[""]:
     """Call ``make``, which reads recordings; empty if one cannot be read."""
     try:
         return make()
-    except (ConfigError, ValueError, KeyError, TypeError, StopIteration) as error:  # the lesson stays
+    except (SpecDiffError, ValueError, KeyError, TypeError, StopIteration) as error:  # the lesson stays
         LOG.warning("A lesson is shown without its numbers: %r", error)
         return ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.content import method_cards, workshop
+from app.content import workshop
 from app.content.html import element, markup
 from app.tabs import race
 from specdiff_core.schema.methods import BASELINE, METHODS
@@ -17,8 +17,8 @@ API = Path(__file__).with_name("api.md")
 
 
 def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
-    """The workshop and the methods."""
-    return workshop.section(chosen) + method_cards.section()
+    """The workshop."""
+    return workshop.section(chosen)
 
 
 def api() -> str:

@@ -1,24 +1,28 @@
-"""The dialogue that all lessons share: rounds from recordings of the same prompt, token by
-token, each with its result. All numbers in the captions are computed from the recordings.
+"""Rounds of SmolLM2's recordings of one prompt, token by token, each with its result. Rounds are looked up by what they
+show, and all numbers in the captions are computed from the recordings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from app.content import evidence
 from app.content.html import element
 from specdiff_core.schema.events import DraftReady, Finished, RoundStarted, RunStarted, Verified, pieces_of
-from specdiff_core.schema.pairs import ASSETS
-from specdiff_core.schema.trace import Trace, read_trace
 
-WINDOW, TREE, FOUR = "one-pass-dflash", "draft-tree-ddtree", "four-denoising-steps"
-SAMPLED, DRAFTS = "sampling-exact-ratio-test", "specdiff-2"
-"""Recordings of the prompt: their file names after “dialogue-”."""
-FIRST, LIKE_TO, PEOPLE, OKAY, WHAT_TIME = 0, 41, 49, 30, 5
-"""Positions in the answer at which one of their rounds begins, in tokens."""
+SMALL, WINDOW, TREE, FOUR, SAMPLED = (
+    f"smollm2-chat-{name}.jsonl.gz"
+    for name in (
+        "one-pass-4-tokens-dflash",
+        "one-pass-8-tokens-dflash",
+        "draft-tree-of-8-nodes-ddtree",
+        "four-denoising-steps",
+        "sampling-at-0-7-exact-ratio-test",
+    )
+)
+"""Recordings of the prompt; the last samples, the others don't."""
 
 Token = tuple[str, str]  # text; accepted, rejected, untested, target, before or shared
 
@@ -66,15 +70,10 @@ class Round(NamedTuple):
 
 
 @cache
-def _trace(name: str) -> Trace:
-    return read_trace(ASSETS / "traces" / f"dialogue-{name}.jsonl.gz")
-
-
-@cache
 def rounds(name: str) -> dict[int, Round]:
     """The rounds of a recording, by the number of answer tokens at their beginning."""
     by_start: dict[int, Round] = {}
-    events = _trace(name).lanes["drafted"]
+    events = evidence.recording(name).lanes["drafted"]
     pieces = pieces_of(events)
     (prompt,) = (len(event.prompt_ids) for event in events if isinstance(event, RunStarted))
     (ids,) = (event.ids for event in events if isinstance(event, Finished))
@@ -90,6 +89,37 @@ def rounds(name: str) -> dict[int, Round]:
             extra = pieces[event.extra]
             by_start[start] = Round(before, words, draft.parents, draft.branches, event, extra, draft.nfe)
     return by_start
+
+
+def first(name: str, fits: Callable[[Round], bool]) -> Round:
+    """The first round of a recording that fits.
+
+    Raises:
+        StopIteration: none does.
+    """
+    return next(one for one in rounds(name).values() if fits(one))
+
+
+def mixed(one: Round) -> bool:
+    """Whether some guesses are accepted and one is rejected."""
+    return 0 < one.verified.accepted < len(one.draft)
+
+
+def beside(plain: str, other: str) -> tuple[Round, Round]:
+    """The first rounds of two recordings at one place in the text where the second accepts more, neither all."""
+    both = ((one, rounds(other)[start]) for start, one in rounds(plain).items() if start in rounds(other))
+    return next(
+        (one, more)
+        for one, more in both
+        if mixed(one) and mixed(more) and more.verified.accepted > one.verified.accepted
+    )
+
+
+def opening(trace: str) -> int:
+    """The number, from 1, of the round that a lesson opens a recording at; 1 without one."""
+    if not trace:
+        return 1
+    return evidence.read(lambda: 1 + [*rounds(trace).values()].index(first(trace, mixed))) or 1
 
 
 def _visible(text: str) -> str:
@@ -108,39 +138,48 @@ def _figure(caption: str, *rows: str) -> str:
     return element("figure", element("div", *rows, tabindex="0", role="group"), said, class_="sd-scene")
 
 
-def _one_pass() -> str:
-    drafted = rounds(WINDOW)[FIRST]
-    written = [*drafted.draft, drafted.extra]
+def _round() -> str:
+    drafted = first(evidence.ROUNDS, mixed)
+    count, kept = len(drafted.draft), drafted.verified.accepted
     caption = (
-        f"Vanilla needs {len(written)} passes for these {len(written)} tokens. Here the drafter "
-        f"guessed {len(drafted.draft)} of them in {drafted.passes} pass, and one pass of the "
-        f"target over {len(written)} rows checked them all."
+        f"The drafter fills {count} blanks in {drafted.passes} passes. One pass of the target accepts {kept}, rejects "
+        f"“{_visible(drafted.draft[kept])}” and adds “{_visible(drafted.extra)}”: {kept + 1} tokens."
+    )
+    blanks = _row("blanks", [("▢", "untested")] * count, drafted.before)
+    return _figure(caption, blanks, _row("checked", drafted.window(), drafted.before))
+
+
+def _one_pass() -> str:
+    drafted = first(WINDOW, lambda one: mixed(one) and one.verified.accepted > 1)
+    kept = drafted.verified.accepted
+    written = [*drafted.draft[:kept], drafted.extra]
+    caption = (
+        f"Vanilla needs {len(written)} passes for these {len(written)} tokens. Here one pass of the target over "
+        f"{1 + len(drafted.draft)} rows checked {len(drafted.draft)} guesses, and gave the same tokens."
     )
     vanilla = _row("vanilla", [(text, "target") for text in written], drafted.before)
     return _figure(caption, vanilla, _row("drafted", drafted.window(), drafted.before))
 
 
 def _gamma() -> str:
-    window = rounds(WINDOW)[LIKE_TO]
-    kept = window.verified.accepted
+    one, four = beside(WINDOW, FOUR)
     caption = (
-        f"The first {kept} guesses are accepted, “{_visible(window.draft[kept])}” is rejected: the "
-        f"target writes “{_visible(window.extra)}”. The rest of the draft is discarded untested. The "
-        f"round commits {kept + 1} tokens."
+        f"The same place in the text, γ {len(one.draft)}: {one.verified.accepted} guesses are accepted after one pass "
+        f"of the drafter, {four.verified.accepted} after {four.passes}. What follows the first ✕ is discarded untested."
     )
-    return _figure(caption, _row(f"γ = {len(window.draft)}", window.window(), window.before))
+    rows = (_row("one step", one.window(), one.before), _row("four steps", four.window(), four.before))
+    return _figure(caption, *rows)
 
 
 def _accept() -> str:
-    sampled = rounds(SAMPLED)[WHAT_TIME]
+    sampled = first(SAMPLED, lambda one: bool(one.verified.tests) and not one.verified.tests[-1].accepted)
     test = sampled.verified.tests[-1]
     caption = (
-        f"The drafter drew “{_visible(sampled.draft[sampled.verified.accepted])}” with q = {test.q:.2f}; the "
-        f"target gives it p = {test.p:.2f}. So it is accepted with probability p/q, about "
-        f"{test.threshold:.1f}. The random number was {test.draw:.2f}: it is rejected, and "
-        f"“{_visible(sampled.extra)}” is drawn from the residual."
+        f"The drafter drew “{_visible(sampled.draft[sampled.verified.accepted])}” with q = {test.q:.2f}; the target "
+        f"gives it p = {test.p:.2f}. So it is accepted with probability {test.threshold:.2f}. The random number was "
+        f"{test.draw:.2f}: it is rejected, and “{_visible(sampled.extra)}” is drawn from the residual."
     )
-    return _figure(caption, _row("temperature 1", sampled.window(), sampled.before), *map(_areas, evidence.P))
+    return _figure(caption, _row("temperature 0.7", sampled.window(), sampled.before), *map(_areas, evidence.P))
 
 
 def _areas(token: str) -> str:
@@ -159,80 +198,52 @@ def _areas(token: str) -> str:
     return element("p", element("b", text=f"{token}, p = {p:g}"), *bars)
 
 
-def _denoise() -> str:
-    one, four = rounds(WINDOW)[PEOPLE], rounds(FOUR)[PEOPLE]
-    caption = (
-        f"The same place in the text: {one.verified.accepted} guesses are accepted after one pass "
-        f"of the drafter, {four.verified.accepted} after {four.passes}."
-    )
-    rows = (_row("one pass", one.window(), one.before), _row("four passes", four.window(), four.before))
-    return _figure(caption, *rows)
-
-
 def _temperature() -> str:
-    cold, warm = rounds(FOUR)[FIRST], rounds(SAMPLED)[FIRST]
+    cold, warm = (next(iter(rounds(name).values())) for name in (SMALL, SAMPLED))
     caption = (
-        f"The same prompt, drafter and settings. The target accepts {cold.verified.accepted} of "
-        f"{len(cold.draft)} guesses at temperature 0, and {warm.verified.accepted} of "
-        f"{len(warm.draft)} at temperature 1."
+        f"The same prompt, drafter and γ. In the first round, the target accepts {cold.verified.accepted} of "
+        f"{len(cold.draft)} guesses at temperature 0, and {warm.verified.accepted} of {len(warm.draft)} "
+        "at temperature 0.7."
     )
-    by_label = {"temperature 0": cold, "temperature 1": warm}
+    by_label = {"temperature 0": cold, "temperature 0.7": warm}
     return _figure(caption, *(_row(label, drafted.window(), drafted.before) for label, drafted in by_label.items()))
 
 
-def _alignment() -> str:
-    drafts = rounds(DRAFTS)[LIKE_TO]
-    scores, chosen = drafts.verified.scores, drafts.verified.chosen or 0
-    rows = (
-        _row(
-            f"S = {score:.1f}",
-            drafts.path(branch, drafts.verified.path)
-            if i == chosen
-            else [(drafts.draft[node], "untested") for node in branch],
-        )
-        for i, (branch, score) in enumerate(zip(drafts.branches, scores, strict=True))
-    )
-    caption = (
-        f"{len(scores)} drafts from one pass. S is the expected number of accepted tokens. The "
-        f"target tests the draft with S = {scores[chosen]:.1f} and accepts "
-        f"{drafts.verified.accepted}; the first has S = {scores[0]:.1f}."
-    )
-    return _figure(caption, *rows)
-
-
-def _trees() -> str:
-    window, tree = rounds(WINDOW)[OKAY], rounds(TREE)[OKAY]
+def _guesses() -> str:
+    window, tree = beside(WINDOW, TREE)
     caption = (
         f"The same place, and {len(window.draft)} guesses each. The window ends at "
-        f"“{_visible(window.draft[window.verified.accepted])}” and commits {window.verified.accepted + 1} tokens. The "
-        f"tree also holds another guess there and commits {tree.verified.accepted + 1}."
+        f"“{_visible(window.draft[window.verified.accepted])}” and adds {window.verified.accepted + 1} tokens. The "
+        f"tree also holds another guess and adds {tree.verified.accepted + 1}."
     )
     ways = (_row("" if i else "tree", way) for i, way in enumerate(tree.tree()))
     return _figure(caption, _row("window", window.window()), *ways)
 
 
 def _lossless() -> str:
-    names = (WINDOW, TREE, FOUR, DRAFTS)
+    names = (SMALL, WINDOW, TREE, FOUR)
     texts = [
-        tuple(event.ids for event in events if isinstance(event, Finished))
+        {
+            lane: next(event.ids for event in events if isinstance(event, Finished))
+            for lane, events in evidence.recording(name).lanes.items()
+        }
         for name in names
-        for events in _trace(name).lanes.values()
     ]
-    same = sum(text == texts[0] for text in texts[1::2])
+    same = sum(text["drafted"] == texts[0]["vanilla"] for text in texts)
     caption = (
-        f"A window, a tree, four passes, four drafts: {same} of {len(names)} recordings at "
-        f"temperature 0 wrote the {len(texts[0][0])} tokens that vanilla wrote."
+        f"Windows of 4 and 8, a tree, four steps: {same} of {len(names)} recordings at temperature 0 wrote the "
+        f"{len(texts[0]['vanilla'])} tokens that vanilla wrote."
     )
     rows = (
         _row(label, drafted.path(drafted.kept, drafted.kept), drafted.before)
-        for label, drafted in (("window", rounds(WINDOW)[OKAY]), ("tree", rounds(TREE)[OKAY]))
+        for label, drafted in zip(("window", "tree"), beside(WINDOW, TREE), strict=True)
     )
     return _figure(caption, *rows)
 
 
-SCENES = evidence.by_lesson(_one_pass, _gamma, _accept, _denoise, _temperature, _alignment, _trees, _lossless)
+SCENES = evidence.by_lesson(_round, _one_pass, _gamma, _accept, _lossless, _temperature, _guesses)
 
 
 def scene(lesson: str) -> str:
-    """The rounds shown in a lesson as HTML; empty if a recording cannot be read."""
-    return evidence.read(SCENES[lesson])
+    """The rounds shown in a lesson as HTML; empty if it shows none or a recording cannot be read."""
+    return evidence.read(SCENES[lesson]) if lesson in SCENES else ""

@@ -1,5 +1,6 @@
 """The workshop of the Learn tab: the lessons of workshop.json. Each asks a question, points at a recorded result,
-explains it with one formula, and ends with a check. All of it can be read without running anything.
+explains it with one formula, and ends with a check. A summary closes them. All of it can be read without running
+anything.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from app.content import alignment, evidence, scenes
+from app.content import evidence, scenes
+from app.content.formulas import Formula, letters, typeset
 from app.content.html import element, markup
-from app.content.method_cards import letters, typeset
-from specdiff_core.schema.methods import Formula
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,18 +21,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Watch(Record, frozen=True, kw_only=True):
-    """Where a lesson points: a moment of a recording in Live, a panel of an exploration, or its own
-    figure. The rest of the page is dimmed."""
+    """Where a lesson points: a moment of a recording in Live, or a panel of an exploration. The rest of the page is
+    dimmed."""
 
-    words: str
+    words: str = ""
     explore: str = ""  # an exploration of Explore or Compare,
     answer: str = ""  # which of its recorded answers; empty: the default one
     panel: str = ""  # one of its figures, by its key, "widget" or "board"
     lines: tuple[str, ...] = ()  # lines of the figure, or methods of the board; empty: all
     query: dict[str, str] = {}  # of “Run it here”: less than was recorded
-    trace: str = ""  # or a recording; “Run it here” uses its settings
-    round: int = 1
-    area: str = ""  # a selector in the player, or without a recording in this tab
+    trace: str = ""  # or a recording, at its first round with both verdicts; “Run it here” uses its settings
+    area: str = ""  # a selector in the player
 
 
 class CheckAnswer(Record, frozen=True, kw_only=True):
@@ -44,36 +43,40 @@ class CheckAnswer(Record, frozen=True, kw_only=True):
 
 
 class Lesson(Record, frozen=True, kw_only=True):
-    """One lesson of the workshop."""
+    """One lesson of the workshop; without a question, the summary that closes it."""
 
     name: str
     title: str
-    predict: str  # a question
-    guesses: tuple[str, ...]
-    right: int  # the guess that the recording confirms (evidence.py)
-    watch: Watch
+    predict: str = ""  # a question
+    guesses: tuple[str, ...] = ()
+    right: int = -1  # the guess that the recording confirms (evidence.py)
+    watch: Watch = Watch()
     explain: tuple[str, ...]
     formula: Formula
     letters: str
-    check: str
-    answers: tuple[CheckAnswer, ...]
+    check: str = ""
+    answers: tuple[CheckAnswer, ...] = ()
     core: bool = False  # one of the five to teach if time is short
     recorded: str = ""  # a recording for the check, if the visitor has no such run
-    proof: str = ""  # an exploration whose answer the check quotes, if the lesson points elsewhere
 
 
-WORKSHOP = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Lesson, ...])
+*_LESSONS, CLOSING = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Lesson, ...])
+WORKSHOP = tuple(_LESSONS)
+MINUTES = {"core": 30, "all": 65}
+"""The guide's plan, with time to join and to vote."""
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "teaching.md"
 """A wheel has no documents."""
 
-FIGURES = {"#sd-aligned": alignment.figures}
-"""Figures inside a lesson, by the selector that it points at."""
-
 
 def lessons(chosen: Sequence[Lesson] = WORKSHOP) -> list[dict[str, Any]]:
-    """The lessons as JSON values for the page's script; ``truth`` answers each first question."""
-    return [msgspec.to_builtins(lesson) | {"truth": evidence.truth(lesson.name)} for lesson in chosen]
+    """The lessons and the summary as JSON values for the page's script. ``truth`` answers the first question; ``round``
+    is the one that a recording opens at."""
+    return [
+        msgspec.to_builtins(lesson)
+        | {"truth": evidence.truth(lesson.name), "round": scenes.opening(lesson.watch.trace)}
+        for lesson in (*chosen, CLOSING)
+    ]
 
 
 def article(number: int, lesson: Lesson) -> str:
@@ -101,9 +104,7 @@ def article(number: int, lesson: Lesson) -> str:
             "div",
             element("p", text=evidence.truth(lesson.name), class_="sd-truth"),
             scenes.scene(lesson.name),
-            *([evidence.read(FIGURES[lesson.watch.area])] if lesson.watch.area in FIGURES else []),
-            *(element("p", text=words) for words in lesson.explain),
-            typeset([lesson.formula], lesson.letters),
+            *_explained(lesson),
             class_="sd-explained",
         ),
         element(
@@ -115,6 +116,24 @@ def article(number: int, lesson: Lesson) -> str:
         ),
         class_="sd-lesson sd-workshop-lesson",
         id=f"lesson-{lesson.name}",
+        data_core=str(lesson.core).lower(),
+    )
+
+
+def _explained(lesson: Lesson) -> tuple[str, ...]:
+    return (*(element("p", text=words) for words in lesson.explain), typeset([lesson.formula], lesson.letters))
+
+
+def closing() -> str:
+    """The summary."""
+    return element(
+        "article",
+        element("header", element("h3", text=CLOSING.title)),
+        *_explained(CLOSING),
+        class_="sd-lesson sd-workshop-lesson",
+        id=f"lesson-{CLOSING.name}",
+        data_core="true",
+        data_open="",
     )
 
 
@@ -124,7 +143,8 @@ def contents(chosen: Sequence[Lesson]) -> str:
     def entry(lesson: Lesson) -> str:
         core = element("span", text="core" if lesson.core else "", class_="sd-core")
         done = element("span", class_="sd-done", data_done=lesson.name)
-        return element("li", element("a", text=lesson.title, href=f"#lesson-{lesson.name}"), core, done)
+        link = element("a", text=lesson.title, href=f"#lesson-{lesson.name}")
+        return element("li", link, core, done, data_core=str(lesson.core).lower())
 
     return element("nav", element("ol", *map(entry, chosen)), class_="sd-contents", aria_label="Lessons")
 
@@ -140,20 +160,27 @@ def guide(path: Path = GUIDE) -> str:
 
 def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
-    many = "Eight lessons in 45 minutes; if you have less time, start with those marked “core”. "
+    core = sum(lesson.core for lesson in chosen)
     lead = (
-        f"{many if chosen == WORKSHOP else ''}Each asks a question, shows a recorded run, explains "
-        "it and ends with a check that uses your own numbers if you have measured any. All use the "
-        "same dialogue: ✓ marks an accepted guess, ✕ a rejected one, dots an untested one, + the "
-        "target’s own token. Your answers stay in this browser; a room counts them without names."
+        "Each lesson asks a question, shows a recorded run, explains it and ends with a check that uses your own "
+        "numbers if you have measured any. The model is SmolLM2, unless a lesson says otherwise. ✓ marks an accepted "
+        "guess, ✕ a rejected one, dots an untested one, + the target’s own token. Your answers stay in this browser; "
+        "a room counts them without names."
     )
+
+    def path(name: str, count: int) -> str:
+        words = f"{name.capitalize()}: {count} lessons, {MINUTES[name]} minutes"
+        return element("button", text=words, type="button", class_="sd-link", data_path=name)
+
     buttons = element(
         "p",
+        *([path("core", core), path("all", len(chosen))] if chosen == WORKSHOP else []),
         element("span", class_="sd-progress", aria_live="polite"),
         element("button", text="Print as a worksheet", type="button", class_="sd-link sd-print"),
         element("button", text="Present to a room", type="button", class_="sd-link sd-present"),
         class_="sd-workshop-bar",
     )
+    articles = (article(number, lesson) for number, lesson in enumerate(chosen, 1))
     return element(
         "section",
         element("h2", text="Workshop", id="sd-workshop"),
@@ -162,7 +189,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         buttons,
         contents(chosen),
         guide() if chosen == WORKSHOP else "",
-        element("div", *(article(number, lesson) for number, lesson in enumerate(chosen, 1)), class_="sd-workshop"),
+        element("div", *articles, closing(), class_="sd-workshop"),
         class_="sd-chapter",
         aria_labelledby="sd-workshop",
     )

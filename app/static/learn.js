@@ -1,15 +1,15 @@
-// The Learn tab: figures described by the server, and lessons, which open the other tabs.
+// The Learn tab: lessons, which open the other tabs, and a summary at their end.
 
 import { Guide } from './views/guide.js';
 import { ElementSlot, glossed, html, render } from './views/ui.js';
 import { Presenter } from './views/presenter.js';
-import { Charts } from './views/charts.js';
 import { gloss, know } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';
 import { address } from './views/link.js';
 import { canRun, openTab, page, seated } from './page.js';
 import { proven, watched } from './state/findings.js';
+import { PARTS } from './state/steps.js';
 import { send } from './views/room.js';
 import { until } from './views/dom.js';
 /** @import { App } from './app.js' */
@@ -17,8 +17,9 @@ import { until } from './views/dom.js';
 /** @import { Moment } from './state/moment.js' */
 /** @import { Watch } from './state/events.d.ts' */
 
-/** @typedef {import('./state/events.d.ts').Lesson & {truth: string}} Lesson its answer in words */
-/** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>, plotly: string,
+/** @typedef {import('./state/events.d.ts').Lesson & {truth: string, round: number}} Lesson `truth`:
+ *  its answer in words; `round`: of its recording; without a question, the summary */
+/** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>,
  *  symbols: import('./views/glossary.js').Symbols}} Options */
 /** @typedef {any} Explorer the player of the Explore tab */
 /** @typedef {{guess?: number, answer?: number}} Answered of a lesson; −1: skipped */
@@ -28,9 +29,7 @@ import { until } from './views/dom.js';
 const KEPT = seated
   ? [`specdiff-lessons-${seated}`, 'sessionStorage']
   : ['specdiff-lessons', 'localStorage'];
-const WITHOUT = 'The chart library could not be loaded; the numbers are below.';
-const STEPS = 4; // of each lesson: predict, watch, explain, check
-const CHECK = STEPS - 1;
+const CHECK = PARTS.length - 1;
 // of a round that a lesson shows
 const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', settings: '' };
 
@@ -45,17 +44,6 @@ function playerOf(kind) {
   return until(() => page.players[kind]);
 }
 
-/** Draw the figures of the tab, which the server describes. @param {HTMLElement} root */
-function drawFigures(root, plotly) {
-  const places = /** @type {HTMLElement[]} */ ([...root.querySelectorAll('[data-figure]')]);
-  const figures = places.map((place, i) => {
-    const figure = JSON.parse(place.dataset.figure ?? '');
-    place.dataset.figure = String(i);
-    return figure;
-  });
-  new Charts(places, { plotly, without: WITHOUT, share: 0 }).offer((i) => figures[Number(i)]);
-}
-
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
 
 export class Learn {
@@ -63,6 +51,8 @@ export class Learn {
   constructor(root, { lessons, defaults }) {
     this.root = root;
     this.lessons = lessons;
+    this.core = new URLSearchParams(location.search).get('path') === 'core';
+    this.left = ''; // the question of a room whose card was closed
     this.defaults = defaults;
     /** @type {Record<string, Answered>} by lesson */
     this.answers = recallValue(KEPT[0], {}, KEPT[1]);
@@ -88,7 +78,7 @@ export class Learn {
     };
     this.guide.once = Boolean(seated); // the verdict of a check shows the answer
     this.guide.about = () => this.room();
-    addEventListener('specdiff:room', () => this.draw());
+    addEventListener('specdiff:room', () => this.attend());
     this.presenter = new Presenter(this);
     root.addEventListener('click', ({ target }) => {
       if (!(target instanceof Element)) return;
@@ -102,11 +92,21 @@ export class Learn {
       if (skipped) this.keep({ guess: -1 }, skipped.replace('lesson-', ''));
       if (target.closest('.sd-print')) window.print();
       if (target.closest('.sd-present')) {
-        this.presenter.start(Math.max(0, lessons.findIndex((one) => one === this.lesson)));
+        this.presenter.start(Math.max(0, this.path.findIndex((one) => one === this.lesson)));
+      }
+      const path = /** @type {HTMLElement | null} */ (target.closest('[data-path]'));
+      if (path) {
+        this.core = path.dataset.path === 'core';
+        this.draw();
       }
     });
     this.draw();
     this.follow(new URLSearchParams(location.search));
+  }
+
+  /** The lessons to take, and the summary. @returns {Lesson[]} */
+  get path() {
+    return this.lessons.filter(({ core, predict }) => !this.core || core || !predict);
   }
 
   /** Start at a link's lesson and step, or as a presentation to a room. Unknown fields are ignored.
@@ -115,11 +115,16 @@ export class Learn {
     if (!query.has('lesson')) return;
     const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
     const step = Number(query.get('step'));
-    const at = Number.isInteger(step) && step >= 1 && step <= STEPS ? step - 1 : -1;
+    const at = Number.isInteger(step) && step >= 1 && step <= PARTS.length ? step - 1 : -1;
+    if (lesson && !this.path.includes(lesson)) {
+      this.core = false;
+      this.draw();
+    }
+    if (seated) return; // the projector says what is shown
     this.linked = { lesson, moment: readMoment(location.search) };
     if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
     if (query.get('present') === '1') {
-      this.presenter.start(lesson ? this.lessons.indexOf(lesson) : 0, Math.max(0, at));
+      this.presenter.start(lesson ? this.path.indexOf(lesson) : 0, Math.max(0, at));
     } else if (lesson && at >= 0) {
       this.start(lesson, this.answers[lesson.name]?.guess === undefined ? 0 : at); // first a guess
     }
@@ -147,20 +152,45 @@ export class Learn {
       : `✕ You said “${guesses[guess]}”.`;
   }
 
-  /** On a page of a room: where it is, and the way to the lesson that the projector shows. */
+  /** The lesson and the step that the room's projector shows; null before it shows one.
+   *  @returns {[Lesson, number] | null} */
+  get projected() {
+    const { question } = page.room;
+    const dash = question.lastIndexOf('-');
+    const lesson = this.lessons.find(({ name }) => name === question.slice(0, dash));
+    const at = PARTS.indexOf(question.slice(dash + 1));
+    return lesson && at >= 0 ? [lesson, at] : null;
+  }
+
+  /** On a page of a room: show what the projector shows, unless the visitor closed it. */
+  attend() {
+    const { closed, question, revealed } = page.room;
+    const { guide, projected } = this;
+    guide.led = !closed;
+    if (projected && !closed && question !== this.left) {
+      const [lesson, at] = projected;
+      if (guide.at < 0 || lesson !== this.lesson || at !== guide.at) this.start(lesson, at);
+      if (guide.open !== revealed) guide.reveal(revealed);
+    }
+    this.draw();
+  }
+
+  /** On a page of a room: where it is, and the way back to what the projector shows. */
   room() {
-    const { closed, question } = page.room;
+    const { closed } = page.room;
     if (!seated || (closed && this.guide.note)) return null; // the note says it
-    const number = this.lessons.findIndex(({ name }) => question.startsWith(`${name}-`));
-    const lesson = this.lessons[number];
-    const differs = !closed && lesson && (this.guide.at < 0 || this.lesson !== lesson);
+    const { projected } = this;
+    const back = () => {
+      this.left = '';
+      this.attend();
+    };
+    const away = !closed && projected && this.guide.at < 0;
     return html`
       <p class="sd-sub" role="status">${closed ||
-        'You’re in the room: your answers count there, without your name.'} ${differs &&
+        'You’re in the room: your answers count there, without your name.'} ${away &&
         html`
           <button type="button" class="sd-link"
-            onclick=${() => this.start(lesson)}>The projector shows lesson ${number +
-              1}: ${lesson.title}. Open it</button>
+            onclick=${back}>Back to the projector: ${projected[0].title}</button>
         `}</p>
     `;
   }
@@ -169,7 +199,13 @@ export class Learn {
     this.guide.draw();
     const place = this.root.querySelector('.sd-room');
     if (place) render(this.room(), place);
-    for (const lesson of this.lessons) {
+    this.root.classList.toggle('sd-core-path', this.core);
+    for (const button of this.root.querySelectorAll('[data-path]')) {
+      const core = /** @type {HTMLElement} */ (button).dataset.path === 'core';
+      button.setAttribute('aria-pressed', String(core === this.core));
+    }
+    const asked = this.path.filter(({ predict }) => predict);
+    for (const lesson of this.lessons.filter(({ predict }) => predict)) {
       const { name } = lesson;
       const article = this.root.querySelector(`#lesson-${name}`);
       if (!article) continue;
@@ -181,15 +217,16 @@ export class Learn {
       const mark = this.root.querySelector(`[data-done="${name}"]`);
       if (mark) mark.textContent = this.done(name) ? '✓ done' : '';
     }
-    const count = this.lessons.filter(({ name }) => this.done(name)).length;
+    const count = asked.filter(({ name }) => this.done(name)).length;
     const progress = this.root.querySelector('.sd-progress');
-    if (progress) progress.textContent = `${count} of ${this.lessons.length} lessons done. `;
+    if (progress) progress.textContent = `${count} of ${asked.length} lessons done. `;
   }
 
   /** @param {Lesson} lesson @param {number} [at] step */
   start(lesson, at = 0) {
     const { guess, answer } = this.answers[lesson.name] ?? {};
-    this.guide.onward = lesson === this.lessons.at(-1) ? '' : 'Next lesson';
+    const next = this.path[this.path.indexOf(lesson) + 1];
+    this.guide.onward = next ? (next.predict ? 'Next lesson' : 'Summary') : '';
     this.guide.start(lesson.title, this.steps(lesson), at, { 0: guess, [CHECK]: answer });
     this.draw();
   }
@@ -202,6 +239,9 @@ export class Learn {
       const element = this.root.querySelector(`#lesson-${name} ${selector}`)?.cloneNode(true);
       return element && html`<${ElementSlot} element=${element} />`;
     };
+    if (!predict) {
+      return [{ title: lesson.title, words: explain, extra: () => copyOf('.sd-formula') }];
+    }
     return [
       {
         title: 'Predict',
@@ -217,14 +257,13 @@ export class Learn {
             <p class="sd-truth">${this.guessed(lesson)} ${lesson.truth}</p>
             ${this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`}
           `,
-        scene: () => watch.trace && copyOf('.sd-scene'),
         show: () => this.watch(lesson),
       },
       {
         title: 'Explain',
         words: explain,
         instead: `${predict} What did you see?`,
-        scene: () => !watch.trace && copyOf('.sd-scene'), // shown in the step before
+        scene: () => copyOf('.sd-scene'),
         extra: () => copyOf('.sd-formula'),
       },
       {
@@ -244,6 +283,7 @@ export class Learn {
     const live = /** @type {App | undefined} */ (page.players.live);
     const explore = /** @type {Explorer} */ (page.players.explore);
     const query = new URLSearchParams({ lesson: name, step: String(at + 1) });
+    if (this.core) query.set('path', 'core');
     const changed = at && watch.explore && explore?.name === watch.explore
       ? new URLSearchParams(explore.query())
       : null;
@@ -270,10 +310,9 @@ export class Learn {
 
   /** Open what a lesson points at, and return its element. @param {Lesson} lesson */
   async watch(lesson) {
-    const { explore, answer, panel, lines, query, trace, round, area } = lesson.watch;
+    const { explore, answer, panel, lines, query, trace, area } = lesson.watch;
     const tab = /** @type {'live' | 'explore' | 'compare'} */ (tabOf(lesson.watch));
     openTab(tab);
-    if (!trace && !explore) return this.root.querySelector(area);
     if (trace) {
       const player = /** @type {App | null} */ (await playerOf('live'));
       if (!player) return null;
@@ -281,7 +320,7 @@ export class Learn {
       const moment = this.linked?.lesson === lesson ? this.linked.moment : null; // the first time
       this.linked = null;
       if (!(moment && (await player.openMoment(moment)))) {
-        await player.openMoment({ ...VERDICT, trace, round });
+        await player.openMoment({ ...VERDICT, trace, round: lesson.round });
       }
       player.draw(); // the element must exist now, not in the next frame
       return player.root.querySelector(area);
@@ -355,9 +394,9 @@ export class Learn {
   /** Load measured numbers for the verdict of a lesson's check: the visitor's own if there are any.
    *  Points at nothing. @param {Lesson} lesson */
   async prove(lesson) {
-    const { name, watch, recorded, proof } = lesson;
+    const { name, watch, recorded } = lesson;
     const file = recorded || watch.trace;
-    const question = proof || watch.explore;
+    const question = watch.explore === 'compare' ? '' : watch.explore;
     const explore = /** @type {Explorer} */ (question ? await playerOf('explore') : null);
     const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
     if (explore && explore.name !== question) explore.select(question); // after a link
@@ -385,10 +424,11 @@ export class Learn {
       if (player?.only) Object.assign(player, { only: null }).draw();
     }
     openTab('learn');
-    if (!this.guide.room) address('tab=learn');
+    if (!this.guide.room) address(`tab=learn${this.core ? '&path=core' : ''}`);
+    this.left = page.room.question;
     this.draw();
     if (!lesson) return;
-    const next = onward ? this.lessons[this.lessons.indexOf(lesson) + 1] : null;
+    const next = onward ? this.path[this.path.indexOf(lesson) + 1] : null;
     document.getElementById(`lesson-${(next ?? lesson).name}`)?.scrollIntoView({ block: 'center' });
     if (next) this.start(next);
   }
@@ -399,6 +439,5 @@ export class Learn {
 export function mount(element, props, watch, options) {
   know(options.symbols);
   gloss(element);
-  drawFigures(element, options.plotly);
   new Learn(element, options);
 }

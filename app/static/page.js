@@ -5,6 +5,7 @@ import { address, fits, giveLink, say } from './views/link.js';
 import { look } from './views/room.js';
 
 /** @import { Run } from './state/findings.js' */
+/** @import { Shown } from './views/room.js' */
 
 /** @typedef {{url: string, lanes?: string[] | null, title?: string,
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
@@ -18,6 +19,7 @@ const MOST_RUNS = 32;
 /** The room whose link opened this page; while it is open, no run starts: thirty would queue up. */
 export const seated = new URLSearchParams(location.search).get('room') ?? '';
 const { classList } = document.body;
+const FOLLOWS = 2000; // milliseconds between looks at the projector
 if (seated) {
   classList.add('sd-seated'); // the style sheet shows the reason in place of the controls
   const follow = async () => {
@@ -27,7 +29,7 @@ if (seated) {
       dispatchEvent(new Event('specdiff:room'));
     }
     if (room?.closed) classList.remove('sd-seated');
-    else setTimeout(follow, 5000);
+    else setTimeout(follow, FOLLOWS);
   };
   setTimeout(follow);
   document.addEventListener('click', (event) => {
@@ -45,13 +47,13 @@ export const canRun = (prefix) =>
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
  *  @type {{players: Record<string, Player>, openRace: typeof openRace, share: typeof share,
- *  runs: Run[], room: {closed: string, question: string}}} `room`: that it is in */
+ *  runs: Run[], room: Shown}} `room`: that it is in */
 export const page = (/** @type {any} */ (window).specdiff = {
   players: {},
   openRace,
   share,
   runs: [],
-  room: { closed: '', question: '' },
+  room: { closed: '', question: '', revealed: false },
 });
 /** @type {Asked | null} a race that was asked for before the Race tab's player was made */
 let pendingRace = null;

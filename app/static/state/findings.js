@@ -1,10 +1,11 @@
 // Sentences of the lessons with measured numbers: from the visitor's own runs and explorations,
 // otherwise from a recording, always naming the source. Pure: strings out.
 
-import { acceptance, costAt, expectedTau } from './exploration.js';
+import { acceptance, costAt } from './exploration.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
 import { milliseconds, percent, plural, ratio, settingsWords, times } from './format.js';
+import { FORMULAS } from './formulas.js';
 import { stateAt } from './lane.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
@@ -43,7 +44,6 @@ export function runOf(lane, vanilla, noSteps, quiet = true) {
     parted: firstDifference(vanilla.ids, lane.ids),
     tested: state.sums.tested,
     tau: tau(state),
-    expected: expectedTau(state.sums.testedAt.map((tests, j) => state.sums.acceptedAt[j] / tests)),
     alpha: alpha(state),
     speedup: speedUp(pace(lane), pace(vanilla)),
     kinds: [...new Set(tests.map(({ kind }) => kind))],
@@ -52,7 +52,6 @@ export function runOf(lane, vanilla, noSteps, quiet = true) {
     c: cost?.cost ?? null,
     v: cost?.verify ?? null,
     rows: 1 + (config.tree_nodes || config.gamma * config.num_drafts),
-    window: !config.tree_nodes && config.num_drafts === 1 && !config.auto, // one window of γ tokens
   };
 }
 
@@ -72,6 +71,13 @@ const alike = (runA, runB, free) =>
  *   answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
  */
 export const FINDINGS = {
+  round: {
+    run: ({ tokens, tau: perRound }) =>
+      perRound
+        ? `${plural(tokens, 'token')} in ${plural(Math.round(tokens / perRound), 'round')}: ` +
+          `τ = ${ratio(perRound)}.`
+        : '',
+  },
   'one-pass': {
     run: ({ v, c, rows, quiet }) =>
       quiet && v && c !== null
@@ -90,34 +96,6 @@ export const FINDINGS = {
     },
   },
   gamma: {
-    run: ({ window, config: { gamma }, tested, expected, tau: perRound }) =>
-      window && tested
-        ? `with the acceptance rate of each position the formula predicts ${ratio(expected)} ` +
-          `tokens per round at γ ${gamma}; measured: τ = ${ratio(perRound)}.`
-        : '',
-    answer: ({ rows }) => {
-      const cells = rows.filter((row) => row.predicted_tau);
-      if (!cells.length) return '';
-      const wide = cells.reduce((most, row) => row.gamma > most.gamma ? row : most);
-      const tooMany = cells.filter((row) => row.predicted_tau > row.tau).length;
-      return `the formula predicts ${ratio(wide.predicted_tau)} tokens per round at γ ` +
-        `${wide.gamma}, T ${wide.steps}; measured: τ = ${ratio(wide.tau)}. It predicts too many ` +
-        `in ${tooMany} of ${plural(cells.length, 'cell')}.`;
-    },
-  },
-  accept: {
-    run: (run) => {
-      const chance = {
-        ratio: 'min(1, p/q)',
-        delta: 'p alone, as point masses',
-      }[run.kinds.length === 1 ? run.kinds[0] : ''];
-      return sampled(run) && chance
-        ? `${plural(run.tested, 'token')} were tested with ${chance}: ${percent(run.odds, 0)} on ` +
-          `average, and ${percent(run.alpha)} of them were accepted.`
-        : '';
-    },
-  },
-  denoise: {
     run: (run, runs) => {
       const { quiet, config: { steps } } = run;
       if (!quiet || !run.v || run.c === null) return '';
@@ -136,6 +114,29 @@ export const FINDINGS = {
           ratio(run.tau)
         }.${apart}`;
     },
+    answer: ({ rows }) => {
+      const widest = Math.max(...rows.map(({ gamma }) => gamma));
+      const [one, many] = [Math.min, Math.max].map((end) => {
+        const own = rows.filter((row) => row.gamma === widest && row.speedup);
+        return own.find((row) => row.steps === end(...own.map(({ steps }) => steps)));
+      });
+      if (!one || !many || one === many) return '';
+      return `at γ ${widest}, ${many.steps} steps instead of ${one.steps} change τ from ` +
+        `${ratio(one.tau)} to ${ratio(many.tau)}, and the speed-up from ${times(one.speedup)} to ` +
+        `${times(many.speedup)}.`;
+    },
+  },
+  accept: {
+    run: (run) => {
+      const chance = {
+        ratio: 'min(1, p/q)',
+        delta: 'p alone, as point masses',
+      }[run.kinds.length === 1 ? run.kinds[0] : ''];
+      return sampled(run) && chance
+        ? `${plural(run.tested, 'token')} were tested with ${chance}: ${percent(run.odds, 0)} on ` +
+          `average, and ${percent(run.alpha)} of them were accepted.`
+        : '';
+    },
   },
   temperature: {
     run: ({ config: { temperature, draft_temperature: heat }, alpha: accepted, tested }) =>
@@ -144,17 +145,17 @@ export const FINDINGS = {
         : `the target’s temperature was ${temperature} and the drafter’s ${heat ?? temperature}; ` +
           `of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
     answer: ({ rows }) => {
-      const warmest = Math.max(...rows.map((row) => row.temperature));
-      const warm = rows.filter((row) => row.temperature === warmest && Number.isFinite(row.alpha));
-      const alphas = warm.map((row) =>
-        `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`
+      const alike = rows.filter((row) =>
+        row.temperature === row.draft_temperature && Number.isFinite(row.alpha)
       );
-      return warm.length > 1
-        ? `with the target at ${warmest}, α is ${alphas.join(', ')}: its temperature is in q.`
+      return alike.length > 1
+        ? `with both at the same temperature, α is ${
+          alike.map((row) => `${ratio(row.alpha)} at ${row.temperature}`).join(', ')
+        }.`
         : '';
     },
   },
-  alignment: {
+  guesses: {
     run: (
       {
         config: { num_drafts: drafts, selection, temperature },
@@ -172,26 +173,10 @@ export const FINDINGS = {
           `${ratio(perRound)}.`
         : '',
   },
-  trees: {
-    run: (run, runs) => {
-      const [tree, chain] = run.config.tree_nodes
-        ? [run, runs.find((one) => one.window && alike(run, one, ['tree_nodes']))]
-        : [runs.find((one) => one.config.tree_nodes && alike(run, one, ['tree_nodes'])), run];
-      if (!tree) return '';
-      const { tree_nodes: nodes } = tree.config;
-      const rows = tree.quiet && tree.v
-        ? ` Its pass over ${nodes + 1} rows cost v = ${ratio(tree.v)}, so each node costs ` +
-          `${percent((tree.v - 1) / nodes)} of a pass.`
-        : '';
-      const chainWords = chain
-        ? `, and the window of γ = ${chain.config.gamma} τ = ${ratio(chain.tau)}`
-        : '';
-      return `the tree of B = ${nodes} nodes gave τ = ${ratio(tree.tau)}${chainWords}.${rows}`;
-    },
-    answer: ({ facts: { curve } }) => {
-      const oneRow = costAt(curve, 1);
-      return 'from 1 to 17 rows, each extra row costs ' +
-        `${percent((costAt(curve, 17) - oneRow) / 16 / oneRow)} of a pass.`;
+  load: {
+    answer: (answer) => {
+      const figure = answer.report.figures?.find(({ key }) => key === 'serving');
+      return figure ? FORMULAS.serving(answer, figure, { people: 16 }, null).words[1] : '';
     },
   },
   lossless: {

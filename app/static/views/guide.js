@@ -5,7 +5,6 @@
 
 import { glossed, html, render } from './ui.js';
 import { make } from './dom.js';
-import { plural } from '../state/format.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
 
 /** @typedef {{words: string, right?: boolean, why?: string}} Option without `right`: no verdict */
@@ -38,12 +37,14 @@ export class Guide {
     /** @type {Record<number, number | undefined>} the option chosen at each step; −1: skipped */
     this.chosen = {};
     this.room = false; // whether it is shown to a room
+    this.led = false; // whether a projector decides which step it shows, and when to reveal it
     this.once = false; // whether an answer cannot be changed
     this.note = ''; // why the room that this page joined didn't count an answer
     this.about = () => /** @type {Child} */ (null); // the room, above the step
     this.open = true; // whether the step hides nothing
     /** @type {number[] | null} votes of the room for each option */
     this.votes = null;
+    this.present = 0; // pages in the room
     /** @type {Element | null} the element that it points at */
     this.spot = null;
     const shape = { className: 'sd sd-guide', role: 'dialog', tabIndex: -1, hidden: true };
@@ -77,11 +78,13 @@ export class Guide {
       this.end(at >= 0 && Boolean(this.onward));
       return;
     }
-    Object.assign(this, { at, open: !this.room, votes: null });
+    Object.assign(this, { at, open: !this.room && !this.led, votes: null });
     this.card.hidden = false;
     this.draw();
-    const next = /** @type {HTMLButtonElement} */ (this.card.querySelector('.sd-guide-next'));
-    (this.room || next.disabled ? this.card : next).focus({ preventScroll: true });
+    const next = /** @type {HTMLButtonElement | null} */ (
+      this.card.querySelector('.sd-guide-next:enabled')
+    );
+    ((!this.room && next) || this.card).focus({ preventScroll: true });
     const target = (await this.steps[at].show?.()) ?? null;
     if (this.at !== at) return;
     this.point(target);
@@ -107,6 +110,7 @@ export class Guide {
     const { title, words, instead, options = [], skips = false, scene, extra } = steps[at];
     const said = open || !instead ? words : [instead];
     const waits = options.length > 0 && this.chosen[at] === undefined;
+    const many = steps.length > 1;
     const last = at === steps.length - 1;
     const skip = () => {
       this.chosen[at] = -1;
@@ -116,20 +120,24 @@ export class Guide {
     const paragraphs = said.map((sentence) => html`<p>${glossed(sentence)}</p>`);
     render(
       html`
-        ${this.about()}<header><b>${title}</b><span class="sd-sub">${at + 1} of ${steps
-          .length}</span></header>
+        ${this.about()}<header><b>${title}</b><span class="sd-sub">${many &&
+          `${at + 1} of ${steps.length}`}</span></header>
         <div class="sd-guide-body" aria-live="polite" key=${at}>${open && scene?.()}${paragraphs}
                   ${open && extra?.()}${options.length > 0 && this.answers(options)}
                   <p class="sd-guide-note" role="status">${this.note}</p></div>
         <div
           class="sd-guide-buttons"><button type="button" class="sd-link" onclick=${() =>
             this.end()}>${last && this.onward && !waits ? 'Done' : 'End here'}</button>
-                  ${skips && waits &&
-                    html`<button type="button" class="sd-link" onclick=${skip}>Skip</button>`}
-                  <button type="button" class="sd-b" disabled=${at === 0} onclick=${() =>
-                    this.go(at - 1)}>Back</button>
-                  <button type="button" class="sd-b sd-guide-next" disabled=${waits} onclick=${() =>
-                    this.go(at + 1)}>${last ? this.onward || 'Done' : 'Next'}</button></div>
+                  ${this.led ? null : html`
+                    ${skips && waits &&
+                      html`<button type="button" class="sd-link" onclick=${skip}>Skip</button>`}
+                    <button type="button" class="sd-b" disabled=${at === 0} onclick=${() =>
+                      this.go(at - 1)}>Back</button>
+                    <button type="button" class="sd-b sd-guide-next" disabled=${waits}
+                      onclick=${() => this.go(at + 1)}>${last
+                        ? this.onward || 'Done'
+                        : 'Next'}</button>
+                  `}</div>
       `,
       this.card,
     );
@@ -150,16 +158,18 @@ export class Guide {
 
   /** @param {Option[]} options */
   answers(options) {
-    const { at, room, open, votes } = this;
+    const { at, room, open, votes, present } = this;
+    const hides = room || this.led; // until it is revealed
     const total = votes?.reduce((sum, count) => sum + count, 0) ?? 0;
     const chosen = this.chosen[at] ?? -1;
     const mark = (/** @type {Option} */ { right, why }) => `${right ? '✓' : '✕'} ${why}`;
     const judged = (/** @type {Option} */ { right }, i) =>
-      right !== undefined && (room ? open : i === chosen);
+      right !== undefined && (hides ? open : i === chosen);
     const picked = options[chosen];
-    const noted = this.note ? '' : 'Noted. Now watch.';
-    const verdict = room || !picked ? '' : picked.right === undefined ? noted : mark(picked);
-    const proof = (room ? open : picked) && this.steps[at].proof;
+    const judges = picked?.right !== undefined && (!hides || open);
+    const noted = this.note ? '' : this.led ? 'Noted.' : 'Noted. Now watch.';
+    const verdict = room || !picked ? '' : judges ? mark(picked) : noted;
+    const proof = (hides ? open : picked) && this.steps[at].proof;
     const choice = (/** @type {Option} */ option, i) => {
       const right = judged(option, i);
       const count = votes?.[i] ?? 0;
@@ -178,7 +188,7 @@ export class Guide {
     return html`
       <div class="sd-guide-options" role="group" aria-label="Answers">${options.map(choice)}</div>
       <p class="sd-guide-verdict" role="status">${verdict}</p>
-      ${room && total > 0 && html`<p class="sd-sub">${plural(total, 'answer')} from the room</p>`}
+      ${room && present > 0 && html`<p class="sd-sub">${total} of ${present} answered</p>`}
       ${proof && html`<div class="sd-guide-proof">${proof()}</div>`}
     `;
   }
@@ -190,8 +200,9 @@ export class Guide {
     return !this.open && Boolean(instead || extra?.() || this.votes?.length || judged);
   }
 
-  reveal() {
-    this.open = true;
+  /** @param {boolean} [open] or hide it again */
+  reveal(open = true) {
+    this.open = open;
     this.draw();
   }
 

@@ -8,6 +8,7 @@ import { close, code, counts } from './room.js';
 import { isOpen, page } from '../page.js';
 import { keep, recall } from '../storage.js';
 import { make } from './dom.js';
+import { PARTS } from '../state/steps.js';
 /** @import { App } from '../app.js' */
 /** @import { Learn } from '../learn.js' */
 
@@ -45,7 +46,7 @@ function hint(link) {
   }
   return link.href.length > LONGEST_LINK
     ? 'The link is too long for a QR code. Use a shorter prompt.'
-    : 'It opens this lesson with recorded runs; nobody can start a run there.';
+    : 'It shows the step that is on the projector; nobody can start a run there.';
 }
 
 export class Presenter {
@@ -66,7 +67,7 @@ export class Presenter {
   }
 
   get lesson() {
-    return this.learn.lessons[this.number];
+    return this.learn.path[this.number];
   }
 
   /** The player of the recording that is on the screen, if one is. */
@@ -96,16 +97,18 @@ export class Presenter {
     clearTimeout(this.timer);
     const { guide, lesson } = this;
     const { at } = guide;
-    const part = { 0: 'guess', [guide.steps.length - 1]: 'answer' }[at] ?? 'none';
     if (this.number < 0 || !this.shared) return;
-    const votes = await counts(this.room, `${lesson.name}-${part}`);
+    const room = await counts(this.room, `${lesson.name}-${PARTS[at]}`, guide.open);
     if (this.number < 0 || this.lesson !== lesson || guide.at !== at) return;
-    if (votes && votes.join() !== guide.votes?.join()) {
-      guide.votes = votes;
+    const changed = room &&
+      (room.counts.join() !== guide.votes?.join() || room.present !== guide.present);
+    if (changed) {
+      Object.assign(guide, { votes: room.counts, present: room.present });
       guide.draw();
       this.draw();
     }
-    this.timer = setTimeout(() => this.count(), votes ? AGAIN : 5 * AGAIN);
+    clearTimeout(this.timer); // two may have been under way
+    this.timer = setTimeout(() => this.count(), room ? AGAIN : 5 * AGAIN);
   }
 
   update() {
@@ -143,8 +146,8 @@ export class Presenter {
       html`
         ${lessonBack}
         <span class="sd-present-place"
-          aria-live="polite">Lesson ${number + 1} of ${this.learn.lessons.length}: ${lesson
-            .title}</span>
+          aria-live="polite">${lesson.predict &&
+            `Lesson ${number + 1} of ${this.learn.path.length - 1}: `}${lesson.title}</span>
         ${lessonOn}<span class="sd-present-space"></span>${buttons}
         <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close('link')}>
           ${this.dialog === 'link' && this.link()}<//>
@@ -187,14 +190,15 @@ export class Presenter {
   /** @param {number} by lessons @param {boolean} [end] whether to begin with the last step */
   turn(by, end = false) {
     const number = this.number + by;
-    if (number < 0 || number >= this.learn.lessons.length) return;
-    this.start(number, end ? this.guide.steps.length - 1 : 0);
+    if (number < 0 || number >= this.learn.path.length) return;
+    this.start(number, end ? this.learn.steps(this.learn.path[number]).length - 1 : 0);
   }
 
   reveal() {
     if (!this.guide.hides) return;
     this.guide.reveal();
     this.update();
+    this.count();
   }
 
   leave() {

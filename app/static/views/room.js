@@ -47,19 +47,35 @@ async function request(room, question, method, read) {
   }
 }
 
-/** Why votes in a room would not count, or "", and the question that its projector shows; null if
- *  no server answers.
- *  @returns {Promise<{closed: string, question: string} | null>} */
-export const look = (room) =>
-  request(room, 'guess', 'GET', ({ status }, { shown: question = '' }) => ({
-    closed: status === 404 ? CLOSED : '',
-    question,
-  }));
+/** @typedef {{closed: string, question: string, revealed: boolean}} Shown why votes in a room
+ *  would not count, or "", the question that its projector shows, and whether with its answer */
+
+/** Join a room. @returns {Promise<Shown | null>} null if no server answers */
+export function look(room) {
+  keep(VOTER, voter, 'sessionStorage');
+  return request(
+    room,
+    `guess?${new URLSearchParams({ voter })}`,
+    'GET',
+    ({ status }, { shown: question = '', revealed = false }) => ({
+      closed: status === 404 ? CLOSED : '',
+      question,
+      revealed,
+    }),
+  );
+}
 
 /** Close the room. */
 export const close = (room) =>
   fetch(place(room, 'guess'), { method: 'DELETE' }).catch(console.info);
 
-/** Open the room, unless it is open. Votes for each option; null if no server counts them. */
-export const counts = (room, question) =>
-  request(room, question, 'PUT', ({ ok }, body) => ok ? body.counts : null);
+/** Open the room, unless it is open, and show a question there, with its answer if it is revealed.
+ *  @returns {Promise<{counts: number[], present: number} | null>} votes for each option, and how
+ *  many pages are in the room; null if no server counts them */
+export const counts = (room, question, revealed) =>
+  request(
+    room,
+    question + (revealed ? '?revealed' : ''),
+    'PUT',
+    ({ ok }, body) => ok ? body : null,
+  );
