@@ -1,5 +1,6 @@
 // The sandbox, the playground, the tables and the figures of the Explore and the Compare tab.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import {
@@ -13,7 +14,9 @@ import {
   csvOf,
   drawTokens,
   expectedTau,
+  measuredBox,
   readCurve,
+  rising,
   sandbox,
   trackOf,
   treeTau,
@@ -60,6 +63,31 @@ test('a typed curve is read, or refused', () => {
   assert.deepEqual(readCurve('1: 4\n9: 5'), [[1, 0.004], [9, 0.005]]);
   for (const words of ['', '1 4', '1 4, 1 5', '0 4, 2 5', '1 4, 2 x', '1 4, 2 0', '1 2 3, 4 5']) {
     assert.equal(readCurve(words), null, words);
+  }
+});
+
+const RECORDED = JSON.parse(
+  readFileSync(new URL('../../assets/explore/what-it-takes.json', import.meta.url), 'utf8'),
+);
+
+test('a measured method comes out as it was measured', () => {
+  const curve = rising(RECORDED.facts.curve);
+  for (const row of RECORDED.rows.filter(({ alpha }) => typeof alpha === 'number')) {
+    const { tau, speedup } = sandbox(measuredBox(row), curve);
+    near(tau, row.tau, 0.01);
+    assert.ok(
+      speedup / row.speedup < 1.15 && speedup / row.speedup > 0.8,
+      `${row.method}: ${speedup}`,
+    );
+  }
+});
+
+test('a pass over more rows is never cheaper, and nothing pays without an accepted draft', () => {
+  const curve = rising([[1, 27.2], [4, 25], [9, 30]]);
+  assert.deepEqual(curve, [[1, 26.1], [4, 26.1], [9, 30]]);
+  for (const gamma of [1, 3, 8]) {
+    const box = { ...BOX, alpha: 0, alphas: null, draft: 0, gamma };
+    assert.ok(sandbox(box, curve).speedup <= 1 + 1e-9, `γ ${gamma}`);
   }
 });
 

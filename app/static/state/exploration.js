@@ -162,6 +162,47 @@ export function costAt(curve, rows) {
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
+/** A cost curve that never falls: a pass over more rows is not cheaper, whatever noise was timed.
+ *  Neighbours that contradict it share their mean. @param {[number, number][]} curve */
+export function rising(curve) {
+  /** @type {{sum: number, rows: number[]}[]} */
+  const pools = [];
+  for (const [rows, seconds] of curve) {
+    pools.push({ sum: seconds, rows: [rows] });
+    for (;;) {
+      const [before, last] = pools.slice(-2);
+      if (!last || before.sum / before.rows.length <= last.sum / last.rows.length) break;
+      pools.splice(-2, 2, { sum: before.sum + last.sum, rows: [...before.rows, ...last.rows] });
+    }
+  }
+  return pools.flatMap(({ sum, rows }) =>
+    rows.map((one) => /** @type {[number, number]} */ ([one, sum / rows.length]))
+  );
+}
+
+/** The sandbox of a measured method: with its own tokens per round and its own cost of drafting. A
+ *  tree's α is already "some child was accepted", and rounds without a draft lower the first α.
+ *  @param {Record<string, any>} row @returns {Sandbox} */
+export function measuredBox(
+  { alpha, alpha_at: each, tau, gamma, tree_nodes: nodes, num_drafts: drafts, draft_cost: draft },
+) {
+  const alphas = each.map((value) => value ?? 0);
+  const later = expectedTau(alphas.slice(1));
+  alphas[0] = Math.min(1, (tau - 1) / later);
+  const rows = nodes || gamma * drafts;
+  const extra = Math.max(0, rows - alphas.length);
+  return {
+    alpha,
+    alphas,
+    gamma: alphas.length,
+    passes: 1,
+    draft,
+    shape: 'window',
+    count: 1,
+    extra,
+  };
+}
+
 /** `1 4.8, 17 7.0` (rows, milliseconds) -> rows and seconds, sorted; null if malformed. */
 export function readCurve(words) {
   const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) =>
@@ -179,9 +220,10 @@ export function readCurve(words) {
 }
 
 /** @typedef {{alpha: number, alphas?: number[] | null, gamma: number, passes: number,
- *  draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `alphas`: of each
- *  position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B
- *  nodes */
+ *  draft: number, shape: 'window' | 'drafts' | 'tree', count: number, extra?: number}} Sandbox
+ *  `alphas`: of each position, where they differ; `draft`: a drafter pass in vanilla passes; `count`:
+ *  K drafts or B nodes; `extra`: rows of the target's pass besides those of a window, as of a tree's
+ *  further branches */
 
 /** α of γ positions; the last is repeated.
  *  @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
@@ -194,13 +236,14 @@ export const alphasOf = ({ alpha, alphas, gamma }) =>
 /** Tokens and cost of a round of the sandbox, the cost in bare vanilla passes. @param {Sandbox} box
  *  @param {[number, number][]} curve */
 export function sandbox(box, curve) {
-  const { gamma, passes, draft, shape, count } = box;
+  const { gamma, passes, draft, shape, count, extra = 0 } = box;
   const oneRow = costAt(curve, 1);
   const alphas = alphasOf(box);
   const tau = shape === 'tree'
     ? treeTau(alphas, count)
     : expectedTau(alphas, shape === 'drafts' ? count : 1);
-  const rows = 1 + (shape === 'tree' ? count : shape === 'drafts' ? count * gamma : gamma);
+  const rows = 1 +
+    (shape === 'tree' ? count : shape === 'drafts' ? count * gamma : gamma + extra);
   const cost = passes * draft + costAt(curve, rows) / oneRow;
   return { tau, cost, rows, speedup: tau / cost };
 }

@@ -6,9 +6,10 @@ import {
   alphasOf,
   bestGamma,
   breakEven,
-  costAt,
   drawTokens,
+  measuredBox,
   readCurve,
+  rising,
   sandbox,
   withProbability,
 } from '../state/exploration.js';
@@ -99,7 +100,7 @@ export class Sandbox {
 
   /** The curve in use. */
   get used() {
-    return this.typed || this.answer?.facts.curve || [[1, 1], [32, 2]];
+    return rising(this.typed || this.answer?.facts.curve || [[1, 1], [32, 2]]);
   }
 
   /** The sandbox's result. @param {Partial<Box>} [change] */
@@ -133,18 +134,11 @@ export class Sandbox {
   /** The presets by their words: made up, and the measured methods.
    *  @returns {Record<string, Partial<Box>>} */
   get presets() {
-    const { rows = [], facts } = this.answer ?? {};
-    const measured = rows.flatMap((row) => {
-      const { label, alpha, alpha_at: each, gamma, steps: passes, drafter } = row;
-      const { tree_nodes: nodes, num_drafts: drafts } = row;
-      const curve = facts?.drafts[drafter];
-      if (!curve || typeof alpha !== 'number') return []; // null: nothing was tested
-      const draft = Number((costAt(curve, gamma) / costAt(this.used, 1)).toFixed(2));
-      const shape = nodes ? 'tree' : drafts > 1 ? 'drafts' : 'window';
-      const alphas = shape === 'window' ? each.map((value) => value ?? 0) : null;
-      const box = { alpha, alphas, gamma: alphas?.length ?? gamma, passes, draft, shape };
-      return [[`${label}, as measured`, { ...box, count: nodes || drafts }]];
-    });
+    const measured = (this.answer?.rows ?? []).flatMap((row) =>
+      typeof row.alpha === 'number' // null: nothing was tested
+        ? [[`${row.label}, measured ${times(row.speedup)}`, measuredBox(row)]]
+        : []
+    );
     const madeUp = PRESETS.map(([words, alpha, gamma, passes, draft, shape, count]) => [
       words,
       { alpha, gamma, passes, draft, shape, ...(count && { count }) },
@@ -154,7 +148,7 @@ export class Sandbox {
 
   take(preset) {
     this.preset = preset;
-    this.set({ alphas: null, ...this.presets[preset] });
+    this.set({ alphas: null, extra: 0, ...this.presets[preset] });
   }
 
   type(words) {
@@ -179,7 +173,9 @@ export class Sandbox {
     return [
       even === null
         ? 'It never pays off at these costs.'
-        : `It pays off from ${box.alphas ? 'a common α of' : 'α ='} ${ratio(even)} up.`,
+        : `It pays off from ${box.alphas ? 'a common α of' : 'α ='} ${
+          ratio(Math.ceil(100 * even) / 100)
+        } up.`,
       `The best γ is ${gamma}: ${ratio(best)}×.`,
       `With a free drafter: ${speed({ draft: 0 })}.`,
       `At ${box.alphas ? 'these α' : `α ${ratio(box.alpha)}`}, a window of 16: ${
@@ -217,7 +213,7 @@ export class Sandbox {
           <div>
               <div class="sd-row-selects">
                 <${Select} label="What is drafted" value=${box.shape} options=${SHAPES}
-                  act=${(shape) => this.set({ shape })} />
+                  act=${(shape) => this.set({ shape, extra: 0 })} />
                 <${Select} label="Drafter to begin with" value=${this.preset} options=${presets}
                   act=${(words) => this.take(words)} />
                 <${Select} label="α of the positions" value=${box.alphas ? 'each' : ''}
