@@ -306,7 +306,7 @@ def test_what_is_typical_was_measured(tmp_path: Path) -> None:
     known = typical(ASSETS / "traces", ASSETS / "explore", ASSETS / "compare")
     opening = BenchSetting.of_config(OPENING)
     ranges = [one["cells"] for one in known if one["pair"] == OPENING.pair and opening.group in one["cells"]]
-    assert [opening.gamma, 1, 0, 1] in [cell[:4] for cells in ranges for cell in cells[opening.group]]
+    assert [opening.gamma, opening.steps, 0, 1] in [cell[:4] for cells in ranges for cell in cells[opening.group]]
     rows = {
         pair: evidence.answer(stem).rows
         for pair, stem in zip(("smollm2", "embedded"), evidence.COMPARISONS, strict=True)

@@ -33,7 +33,7 @@ test('nothing is said outside of what was measured', () => {
   }
 });
 
-test('a plain window is interpolated; a tree has the range of similar settings, or a reason', () => {
+test('a plain window is interpolated; a tree has the range of its own settings, or a reason', () => {
   const known = { toy: { block: { device: 'a CPU', cells } } };
   const similar = [{
     ...one,
@@ -54,15 +54,16 @@ test('a plain window is interpolated; a tree has the range of similar settings, 
       { top_k: 5 },
       { temperature: 1, rule: 'match' },
       { gamma: 9 },
+      { tree_nodes: 8, gamma: 9 },
       { temperature: 1, rule: 'ratio', draft_temperature: 0 },
     ]
   ) assert.match(words(other), /^No prediction/, JSON.stringify(other));
   assert.equal(words({ drafter: 'none' }), '', 'vanilla has no speed-up');
-  assert.match(words({ tree_nodes: 8, gamma: 8 }), /0\.90–1\.40× over 5 prompts.*γ 8, B 8 on A/);
+  assert.match(words({ tree_nodes: 8, gamma: 8 }), /on A: 0\.90–1\.40× over 5 prompts/);
   assert.match(words({ temperature: 1, rule: 'ratio' }), /1\.20×/);
 });
 
-test('what is typical was measured: same pair, temperature, device and method, with settings that are near', () => {
+test('what is typical was measured: same pair, temperature, kind of device and settings', () => {
   const known = [{ ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.1, 1.6, 'γ 8, T 1']] } }, {
     ...one,
     cells: { 'block/window': [[4, 1, 0, 1, 1.2, 1.3, 'γ 4, T 1']] },
@@ -80,11 +81,11 @@ test('what is typical was measured: same pair, temperature, device and method, w
   };
   const told = (more, device = 'cpu: A', denoises = true, dtype = 'fp32') =>
     typicalWords(known, { config: { ...plain, ...more }, device, dtype }, denoises);
-  assert.match(told({}).words, /here: 1\.10–1\.60× over 5 prompts/);
+  assert.match(told({}).words, /on A: 1\.10–1\.60× over 5 prompts/);
   assert.match(told({}).about, /γ 8, T 1.*A/);
   assert.match(told({}, 'cpu: A', true, 'bf16').words, /in fp32: 1\.10/);
   assert.match(told({}, 'cpu: B').words, /on A: 1\.10/);
-  assert.match(told({ gamma: 5 }).words, /at γ 4, T 1: 1\.20/);
+  assert.match(told({ gamma: 4 }).words, /1\.20/);
   assert.match(told({ tree_nodes: 8, steps: 4 }).words, /0\.90/, 'a tree has no T');
   assert.match(told({ steps: 4 }, 'cpu: A', false).words, /1\.10/);
   for (
@@ -93,16 +94,20 @@ test('what is typical was measured: same pair, temperature, device and method, w
       { temperature: 1, rule: 'ratio' },
       { drafter: 'mdlm' },
       { gamma: 1 },
+      { gamma: 5 },
       { steps: 4 },
+      { steps: 2 },
       { num_drafts: 4, selection: 'self' },
       { auto: true },
       { top_k: 5 },
     ]
   ) assert.equal(told(other), null, JSON.stringify(other));
   assert.equal(told({}, 'cuda: C'), null);
-  const mean = { ...known[1], spread: false, over: '(mean of 8 prompts)' };
-  known.splice(1, 1, mean);
-  const [near, far] = [told({ gamma: 5 }), told({ gamma: 3 })];
-  assert.ok(near.spread && near.words.includes('γ 8'), 'a range over prompts before one of a mean');
-  assert.ok(!far.spread && /1\.20.*of 8/.test(far.words) && !far.words.startsWith('Typical'));
+  known.splice(1, 1, { ...known[0], spread: false, over: '(mean of 8 prompts)' }, {
+    ...known[1],
+    spread: false,
+    over: '(mean of 8 prompts)',
+  });
+  assert.ok(told({}).spread, 'a range over prompts before one of a mean');
+  assert.ok(!told({ gamma: 4 }).spread && /1\.20.*of 8/.test(told({ gamma: 4 }).words));
 });

@@ -1,5 +1,5 @@
-// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map or
-// taken from similar settings, and the typical range after it. Pure.
+// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map, or
+// the recorded range of the same settings, also after it. Pure.
 
 import { ratio, times } from './format.js';
 import { useOf } from './marks.js';
@@ -38,26 +38,24 @@ export function between(cells, where) {
 const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
   !top_k && top_p === 1 && (draft_temperature ?? '') === '' && (!temperature || rule === 'ratio');
 
-/** The measured range nearest to the settings of a run; null if the pair, the temperature or the
- *  method was not measured, or only with windows less than half or more than twice the size.
+/** The measured range of the settings of a run; null if they were not measured. A neighbour's range
+ *  says nothing: T 8 costs twice as many drafter passes as T 4.
  *  @param {Measured[]} tables @param {Record<string, any>} config
  *  @param {boolean} denoises whether the drafter uses T
- *  @param {string} [dtype] preferred among equally near ranges */
-function nearest(tables, config, denoises, dtype = '') {
+ *  @param {string} [dtype] preferred */
+function recorded(tables, config, denoises, dtype = '') {
   if (!samplesAsUsual(config)) return null;
   const shape = useOf(config);
   const steps = denoises && shape.startsWith('window') ? config.steps : 1;
   const size = [config.gamma, steps, config.tree_nodes, config.num_drafts];
-  const [near] = tables.filter((table) =>
+  const [found] = tables.filter((table) =>
     table.pair === config.pair && table.temperature === config.temperature
   ).flatMap((table) =>
-    (table.cells[`${config.drafter}/${shape}`] ?? []).map((cell) => ({
-      table,
-      cell,
-      far: Math.max(...size.map((value, i) => Math.abs(Math.log2((value || 1) / (+cell[i] || 1))))),
-    }))
-  ).sort((a, b) => a.far - b.far || +(b.table.dtype === dtype) - +(a.table.dtype === dtype));
-  return near && near.far <= 1 ? near : null;
+    (table.cells[`${config.drafter}/${shape}`] ?? []).filter((cell) =>
+      size.every((value, i) => (value || 1) === (Number(cell[i]) || 1))
+    ).map((cell) => ({ table, cell }))
+  ).sort((a, b) => +(b.table.dtype === dtype) - +(a.table.dtype === dtype));
+  return found ?? null;
 }
 
 /** The settings of a link's query. @param {string} settings @returns {Record<string, any>} */
@@ -72,7 +70,7 @@ const named = (device) => device.replace(/^\w+: /, '');
 
 /**
  * The prediction for settings, in words: interpolated for a plain window, otherwise the measured
- * range of the nearest settings. Empty without a drafter. @param {Predictions} predictions
+ * range of the same settings. Empty without a drafter. @param {Predictions} predictions
  * @param {Measured[]} typical
  * @param {string} settings settings as a link's query
  * @param {boolean} denoises whether the drafter uses T
@@ -89,32 +87,27 @@ export function predictedWords(predictions, typical, settings, denoises) {
     return `Predicted: ${times(speedUp)} with ${ratio(tau)} tokens per round, from runs on ` +
       `${map.device}.`;
   }
-  const near = nearest(typical, config, denoises);
-  if (!near) return 'No prediction: nothing similar has been recorded.';
-  const { table, cell: [, , , , low, high, words] } = near;
-  return `Predicted: ${ratio(low)}–${times(high)} ${table.over}, from runs at ${words} on ` +
-    `${named(table.device)}.`;
+  const found = recorded(typical, config, denoises);
+  if (!found) return 'No prediction: these settings haven’t been recorded.';
+  const { table, cell: [, , , , low, high] } = found;
+  return `Recorded on ${named(table.device)}: ${ratio(low)}–${times(high)} ${table.over}.`;
 }
 
-/** The measured range nearest to the settings of a run, in words, and its source: a range over
- *  prompts, which a single prompt can be compared with, or else a range of means. Null if the kind
- *  of device or similar settings were not measured. @param {Measured[]} tables
- *  @param {RunStarted} header
+/** The measured range of the settings of a run, in words, and its source: a range over prompts, which
+ *  a single prompt can be compared with, or else a range of means. Null if there is none.
+ *  @param {Measured[]} tables @param {RunStarted} header
  *  @param {boolean} denoises whether the drafter uses T */
 export function typicalWords(tables, { config, device, dtype }, denoises) {
   const [kind] = device.split(':');
   const among = (spread) => tables.filter((a) => a.spread === spread && a.device.startsWith(kind));
-  const near = nearest(among(true), config, denoises, dtype) ??
-    nearest(among(false), config, denoises, dtype);
-  if (!near) return null;
-  const { table, cell: [, , , , low, high, words], far } = near;
-  const where = `${table.device === device ? 'here' : `on ${named(table.device)}`}${
-    table.dtype === dtype ? '' : ` in ${table.dtype}`
-  }${far ? ` at ${words}` : ''}`;
+  const found = recorded(among(true), config, denoises, dtype) ??
+    recorded(among(false), config, denoises, dtype);
+  if (!found) return null;
+  const { table, cell: [, , , , low, high, words] } = found;
+  const type = table.dtype === dtype ? '' : ` in ${table.dtype}`;
   return {
     spread: table.spread,
-    words: `${table.spread ? 'Typical' : 'Recorded'} ${where}: ${ratio(low)}–${times(high)} ` +
-      `${table.over}`,
+    words: `Recorded on ${named(table.device)}${type}: ${ratio(low)}–${times(high)} ${table.over}`,
     about: `${table.about}. Settings: ${words}, temperature ${table.temperature}; measured on ` +
       `${table.device}, ${table.dtype}.`,
   };
