@@ -103,7 +103,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
         page.focus("#tab-live")
         for tab in export.TABS:
             assert page.get_attribute(f"#tab-{tab}", "aria-selected") == "true"
-            page.wait_for_selector(f"#{tab} :is(.sd-lane, .sd-exp-question, .sd-cmp-bar, .sd-method)")
+            page.wait_for_selector(f"#{tab} :is(.sd-lane, .sd-exp-question, .sd-cmp-bar, .sd-workshop)")
             if tab == "race":
                 page.wait_for_function(ready("race"))
                 stand(page, "Verified", tab="race")

@@ -553,9 +553,7 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there(engine
 
 # What is recorded.
 
-RECORDED = sorted(
-    path for tab in ("explore", "compare") for path in (ASSETS / tab).glob("*.json") if path.name != "selection.json"
-)
+RECORDED = sorted(path for tab in ("explore", "compare") for path in (ASSETS / tab).glob("*.json"))
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)

@@ -126,9 +126,9 @@ def _one_pass() -> str:
 def _gamma() -> str:
     narrow, best, wide, four = (row(MAP, gamma=gamma, steps=steps) for gamma, steps in ((1, 1), (4, 1), (8, 1), (8, 4)))
     return (
-        f"With {_model(MAP)} ({best['prompts']} prompts), γ 4 is the fastest, {times(best['speedup'])}, against "
-        f"{times(narrow['speedup'])} at γ 1 and {times(wide['speedup'])} at γ 8: from 4 to 8, τ only grows from "
-        f"{best['tau']:.2f} to {wide['tau']:.2f}. Four steps at γ 8 give τ {four['tau']:.2f}, but "
+        f"With {_model(MAP)}, γ 4 is the fastest on average over {best['prompts']} prompts, {times(best['speedup'])}, "
+        f"against {times(narrow['speedup'])} at γ 1 and {times(wide['speedup'])} at γ 8: from 4 to 8, τ only grows "
+        f"from {best['tau']:.2f} to {wide['tau']:.2f}. Four steps at γ 8 give τ {four['tau']:.2f}, but "
         f"{times(four['speedup'])}."
     )
 
