@@ -1,8 +1,8 @@
 """Budget (SpecDiff-2, arXiv 2511.00606: accuracy within seconds): how much does faster decoding help when answers are
 chosen by vote? Each method attempts problems several times, at a temperature above 0; the most frequent answer counts.
 
-All methods are lossless, so their attempts have one distribution, the target's (docs/theory.md, Exactness): one accuracy
-curve is measured from all of them, and only the time of an attempt depends on the method.
+All methods are lossless, so their attempts have one distribution, the target's (docs/theory.md, Exactness): one
+accuracy curve is measured from all of them, and only the time of an attempt depends on the method.
 """
 
 from __future__ import annotations
