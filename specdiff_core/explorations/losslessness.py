@@ -78,7 +78,8 @@ MISTAKES = {
     ),
     "bonus": (
         "The bonus token comes from the wrong row.",
-        "The drafted positions are right, the one after them is not: it repeats the distribution of the row before.",
+        "The drafted positions are right, the one after them is not: it has the distribution of the row before, and may "
+        "even be a symbol that the target never writes.",
     ),
 }
 """Engine of ``broken.py`` -> its bug, and how it shows."""
