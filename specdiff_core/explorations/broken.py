@@ -120,4 +120,6 @@ class Misreporting:
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
         sampler = Misdrawn(context.sampler, self._bug.drawn, context.sampling.top_k)
         sampling = dataclasses.replace(context.sampling, top_k=0) if self._bug.before_top_k else context.sampling
-        return (yield from self._drafter.draft(dataclasses.replace(context, sampling=sampling, sampler=sampler)))
+        context = dataclasses.replace(context, sampling=sampling, sampler=sampler)
+        draft: Draft = yield from self._drafter.draft(context)
+        return draft

@@ -78,8 +78,8 @@ MISTAKES = {
     ),
     "bonus": (
         "The bonus token comes from the wrong row.",
-        "The drafted positions are right, the one after them is not: it has the distribution of the row before, and may "
-        "even be a symbol that the target never writes.",
+        "The drafted positions are right, the one after them is not: it has the distribution of the row before, and "
+        "may be a symbol that the target never writes.",
     ),
 }
 """Engine of ``broken.py`` -> its bug, and how it shows."""
@@ -496,8 +496,8 @@ def _models(settings: Losslessness, engine: Engine) -> tuple[CachedTarget, Any, 
     if not settings.embedded:
         if settings.game:
             tables = lambda text: _logs(_dirichlet(settings.seed, 3, *text, symbols=SYMBOLS, spread=SPREAD))
-            drafter = lambda text, window: _random_drafter(settings.seed, text, window, SYMBOLS, SPREAD)
-            return CachedTarget(tables, SYMBOLS + 1, (SYMBOLS,)), TableDrafter(drafter, SYMBOLS), (0,)
+            guessed = lambda text, window: _random_drafter(settings.seed, text, window, SYMBOLS, SPREAD)
+            return CachedTarget(tables, SYMBOLS + 1, (SYMBOLS,)), TableDrafter(guessed, SYMBOLS), (0,)
         coins = settings.models == "coins"
 
         def table(text: TokenIds) -> Tensor:
