@@ -343,29 +343,27 @@ export class Engines {
         [name, [what]],
       ) => [name, what]),
     ];
-    const row = ({ letter, distance, noise, p, caught }) => {
-      const judged = this.judged(letter);
-      return html`
+    const row = ({ letter, distance, noise, p, caught }) =>
+      html`
         <tr>
           <th scope="row">${letter}</th>
-          <td>${ratio(distance)} <span class="sd-sub">noise to ${ratio(noise)}</span></td>
-          <td>${caught ? 'broken' : p < 0.001 ? 'suspicious' : 'cannot tell yet'}
-            <span class="sd-sub"> p ${p < 1e-6 ? '< 10⁻⁶' : `= ${p.toPrecision(1)}`}</span></td>
-          <td>${ratio(accepted[letter])}</td>
-          <td>${judged === undefined
-            ? html`
+          <td>${guessed[letter]
+            ? `${this.judged(letter) ? '✓' : '✕'} ${mistakes[guessed[letter]][0]}`
+            : html`
               <${Select} label="Mistake of engine ${letter}" value="" options=${options}
                 act=${(name) => this.guess(letter, name)} />
-            `
-            : html`<b>${judged ? '✓' : '✕'}</b> ${this.truth(letter)}`}</td>
+            `}</td>
+          <td>${caught ? 'broken' : p < 0.001 ? 'suspicious' : 'cannot tell yet'}
+            <span class="sd-sub"> p ${p < 1e-6 ? '< 10⁻⁶' : `= ${p.toPrecision(1)}`}</span></td>
+          <td>${ratio(distance)} <span class="sd-sub">noise to ${ratio(noise)}</span></td>
+          <td>${ratio(accepted[letter])}</td>
         </tr>
       `;
-    };
     return html`
       <section class="sd-panel sd-exp-widget" aria-label="Which engine is broken?">
         <header><h2>Which engine is broken?</h2>
           <span class="sd-sub">six have one bug each, one is right</span></header>
-        <label class="sd-slider"><span>Runs of each engine</span>
+        <label class="sd-slider"><span>Runs</span>
           <input type="range" min="0" max=${counts.length - 1} step="1" value=${this.point}
             aria-label="Runs of each engine" aria-valuetext=${runs}
             oninput=${({ currentTarget }) => {
@@ -378,20 +376,22 @@ export class Engines {
             <thead>
               <tr>
                 <th scope="col">engine</th>
-                <th scope="col">distance to exact</th>
-                <th scope="col">χ² test</th>
-                <th scope="col">first draft accepted</th>
                 <th scope="col">your guess</th>
+                <th scope="col">χ² test</th>
+                <th scope="col">distance to exact</th>
+                <th scope="col">first draft accepted</th>
               </tr>
             </thead>
             <tbody>${this.evidence.map(row)}</tbody>
           </table>
         </div>
         <p class="sd-exp-result" aria-live="polite">${letters.length
-          ? `${right} of ${letters.length} guesses are right.`
+          ? `${right} of ${letters.length} guesses ${letters.length === 1 ? 'is' : 'are'} right.`
           : `A right engine accepts its first draft in Σ min(p, q) = ${
             ratio(alpha)
-          } of the runs.`} The charts show all ${answer.facts.runs.toLocaleString('en')} runs.</p>
+          } of the runs.`}</p>
+        <ul>${letters.map((letter) => html`<li><b>${letter}</b>: ${this.truth(letter)}</li>`)}</ul>
+        <p class="sd-sub">Shares and charts: all ${answer.facts.runs.toLocaleString('en')} runs.</p>
       </section>
     `;
   }
