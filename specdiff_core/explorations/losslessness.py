@@ -51,7 +51,7 @@ SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 draws walk all of them, or p/q tests one after the other."""
 NAMES = (*(rule.value for rule in Rule), *SELECTIONS)
 MISTAKES = {
-    "right": ("It is right.", "Nothing: every engine but this one has a bug."),
+    "right": ("Nothing is wrong.", "Every other engine has a bug."),
     "uniform": (
         "The same random number draws a draft token and tests it.",
         "It writes the first symbols of the list too often, whatever the drafter prefers: a small u draws them, and "

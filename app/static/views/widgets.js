@@ -347,7 +347,7 @@ export class Engines {
       html`
         <tr>
           <th scope="row">${letter}</th>
-          <td>${guessed[letter]
+          <td style="max-width: 12rem; white-space: normal">${guessed[letter]
             ? `${this.judged(letter) ? '✓' : '✕'} ${mistakes[guessed[letter]][0]}`
             : html`
               <${Select} label="Mistake of engine ${letter}" value="" options=${options}
