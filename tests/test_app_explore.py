@@ -416,4 +416,8 @@ def test_recordings_of_the_real_model_come_first_and_labels_differ() -> None:
     real = ["smollm2" in stem for stem in maps]
     assert real == sorted(real, reverse=True) and len(maps) > 2
     assert next(stem for stem in maps if "smollm2" not in stem) == "window-map.mdlm"
-    assert [*explore.recordings(folder, "losslessness")] == ["losslessness.coins", "losslessness.mdlm"]
+    assert [*explore.recordings(folder, "losslessness")] == [
+        "losslessness.coins",
+        "losslessness.engines",
+        "losslessness.mdlm",
+    ]

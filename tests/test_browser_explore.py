@@ -186,7 +186,7 @@ def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(b
         assert sum(map(sum, areas)) == pytest.approx(1, abs=0.01)
         assert page.locator(".sd-scene-areas [data-area=drawn]").count() == 3
 
-        first, other = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
+        first, other, _ = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
         page.get_by_label("Answer", exact=True).evaluate(  # and at once, before it is loaded, another question
             "(select) => { select.selectedIndex = 1; select.dispatchEvent(new Event('change', { bubbles: true }));"
             " document.querySelector('.sd-exp-questions button').click(); }"
@@ -196,6 +196,28 @@ def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(b
             walk()
             page.wait_for_function(f"(stem) => {EXPLORE}.stem === stem && {EXPLORE}.answer", arg=stem)
         page.wait_for_function("(stem) => location.search.includes(`answer=${stem}`)", arg=other)
+
+
+def test_an_engine_is_named_only_after_a_guess(browser: Any, address: str) -> None:
+    url = f"{address}?explore=losslessness&answer=losslessness.engines"
+    with visit(browser, url, size="1440x2200", until=THERE) as page:
+        page.wait_for_function(f"{EXPLORE}.answer?.facts.hidden && {DRAWN}")
+        facts = page.evaluate(f"{EXPLORE}.answer.facts")
+        panel = page.get_by_label("Which engine is broken?", exact=True)
+        assert panel.locator("output").inner_text() == "10"
+        shown = page.locator(".sd-cmp-full").inner_text()
+        assert not any(shows in shown for _, shows in facts["mistakes"].values())
+        runs = panel.get_by_role("slider", name="Runs of each engine")
+        runs.focus()
+        page.keyboard.press("End")
+        caught = panel.locator("tbody tr:has(td:nth-child(3):has-text('broken'))")
+        assert caught.count() == sum(after is not None for after in facts["found"].values())
+        hidden = facts["hidden"]["B"]
+        panel.get_by_label("Mistake of engine B").select_option(hidden)
+        page.wait_for_function("document.querySelector('.sd-exp-result').textContent.startsWith('1 of 1')")
+        assert panel.locator("tbody tr").nth(1).inner_text().count("✓") == 1
+        assert facts["mistakes"][hidden][1] in panel.locator("li").inner_text()
+        assert not serious(page) and not overflows(page)
 
 
 def test_the_sandbox_has_a_slider_for_each_position_and_presets(browser: Any, address: str) -> None:
@@ -248,7 +270,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         page.wait_for_function(  # the recorded answer was drawn before
             "(x) => String(document.querySelector('[data-figure=seconds]').data"
             ".find(({ name }) => name === 'DFlash').x) === String(x)",
-            arg=[row["budget"] for row in own],
+            arg=[row["seconds"] for row in own],
         )
         drawn = {line["name"]: line for line in page.locator("[data-figure=seconds]").evaluate(lines)}
         assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]

@@ -32,7 +32,7 @@ from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
-from specdiff_core.explorations.figures import html_page, percent
+from specdiff_core.explorations.figures import html_page, ratio
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.round_cost import RoundCost
@@ -45,13 +45,15 @@ from specdiff_core.maths.distributions import to_probs
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes
-from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS
+from specdiff_core.measure.problems import EXAMPLES, FORMS, PROBLEMS, VARIANTS
+from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.measure.ties import first_difference
-from specdiff_core.measure.votes import Attempt, attempt_of, curves, rotated, singles, votes
+from specdiff_core.measure.votes import Attempt, attempt_of, curves
 from specdiff_core.models.network import CausalLM
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
 from specdiff_core.schema.fields import parse
+from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import fold, speed_up
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.settings import DecodeConfig
@@ -73,7 +75,7 @@ def slow(*values: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """No warm-ups, and no probe of the threads: they are tested with the engine."""
-    monkeypatch.setattr(Engine, "warm_up", lambda self, config: self.drafter(config.drafter))
+    monkeypatch.setattr(Engine, "warm_up", lambda self, config, *_: self.drafter(config.drafter))
     monkeypatch.setattr("specdiff_core.engine.quickest_threads", lambda *_: 1)
     monkeypatch.setattr(window_map, "REPEATS", REPEATS)
     monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)
@@ -575,8 +577,8 @@ def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
 
 
 def test_the_worked_problems_are_right() -> None:
-    assert len({problem.prompt for problem in OWN_PROBLEMS}) == len(OWN_PROBLEMS)
-    for problem in OWN_PROBLEMS:
+    assert len({problem.prompt for problem in PROBLEMS}) == len(PROBLEMS) == VARIANTS * len(FORMS) >= 200
+    for problem in PROBLEMS:
         for step in problem.steps:
             left, sign, right, result = re.search(r"(\d+) ([-+*/]) (\d+) = (\d+)", step).groups()
             a, b = int(left), int(right)
@@ -584,7 +586,7 @@ def test_the_worked_problems_are_right() -> None:
         assert f"= {problem.answer} " in problem.steps[-1]
         assert problem.begun(0) == problem.prompt
         assert problem.begun(len(problem.steps)) == f"{problem.prompt} " + "\n".join([*problem.steps, ""])
-    two = OWN_PROBLEMS[0]
+    two = next(problem for problem in PROBLEMS if len(problem.steps) == 2)
     assert two.begun(1) == f"{two.prompt} {two.steps[0]}\n"
 
 
@@ -624,7 +626,7 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
     facts = final.result.facts
     assert facts["problems"] == [
         {"prompt": "Question: What is 3 + 4?\nAnswer:", "answer": "7"},
-        {"prompt": "Question: Eggs?\nAnswer: 4 * 2 = 8 eggs.\n", "answer": "7"},
+        {"prompt": "Question: Eggs?\nAnswer:", "answer": "7"},
     ]
     assert [line.split(":")[0] for line in facts["skipped"]] == [f"line {number}" for number in range(2, 8)]
     assert facts["given"] == "most"
@@ -643,49 +645,51 @@ def check_attempts(rows: list[dict[str, Any]], facts: dict[str, Any]) -> dict[st
         for name, each in facts["attempts"].items()
     }
     assert all(said == canonical(said) for own in found.values() for each in own for _, said in each)
-    tried = rotated(found, [problem["answer"] for problem in facts["problems"]])
-    again = curves(tried)
+    again, singles = curves(found, [problem["answer"] for problem in facts["problems"]])
     assert [{name: row[name] for name in again[0]} for row in rows] == again
-    assert (facts["votes"], facts["single"]) == (votes(tried), singles(tried))
+    assert facts["single"] == singles
     return found
 
 
-def test_the_recorded_budget_is_what_its_attempts_say_and_how_little_its_problems_can_distinguish() -> None:
-    """After all attempts: the interval of vanilla's own accuracy, and whether the problems can separate the methods."""
-    final = json.loads((ASSETS / "explore" / "budget.json").read_text())
+@pytest.mark.parametrize("name", ["budget", "budget.smollm2"])
+def test_a_recorded_budget_is_what_its_attempts_say(name: str) -> None:
+    final = json.loads((ASSETS / "explore" / f"{name}.json").read_text())
     budget, rows, facts = parse(Budget, final["choice"]), final["rows"], final["facts"]
     check_attempts(rows, facts)
+    assert len(facts["problems"]) >= 200 and {row["problems"] for row in rows} == {len(facts["problems"])}
     report = budget.report(rows, facts)
-    last = [row for row in facts["votes"] if row["method"] == "vanilla"][-1]
-    assert last["k"] == budget.attempts
-    assert any(all(percent(last[end]) in note for end in ("low", "high")) for note in report.notes)
-    assert "can’t separate" not in report.answer
-    wide = [row | {"low": 0.0, "high": 1.0} for row in rows]
-    assert "These 16 problems can’t separate the methods" in budget.report(wide, facts).answer
+    assert report.answer == final["report"]["answer"]
+    fastest = max(facts["single"].values(), key=lambda row: row["speedup"])
+    assert fastest["low"] > 1, "the problems separate it from vanilla"
+    assert all(ratio(fastest[end]) in report.answer for end in ("low", "high"))
+    drawn = {trace.get("name"): trace for trace in report.figures[0].data}
+    (published,) = (trace for label, trace in drawn.items() if "SpecDiff-2" in label)
+    assert dict(zip(published["y"], published["x"], strict=True)) == {0.55: 15, 0.81: 15, 0.90: 15}
 
 
-def test_short_questions_end_at_their_line_and_are_answered_in_words() -> None:
-    budget = parse(Budget, {"source": "short", "pair": "smollm2", "methods": "dflash"})
+def test_all_methods_of_a_budget_are_lossless() -> None:
+    for pair in ("embedded", "smollm2"):
+        base = parse(Budget, {"pair": pair, "methods": "dflash"}).base
+        assert all(method.config(base).rule.lossless for method in METHODS)
+
+
+def test_problems_may_follow_two_solved_ones(engine: Engine) -> None:
+    budget = parse(Budget, {"given": "examples", "pair": "smollm2", "methods": "dflash"})
     assert (budget.base.stops, budget.base.template.value) == (("\n",), "plain")
-    assert all(budget.prompt_of(one).endswith("Answer: The answer is") for one in SHORT_QUESTIONS)
-    for text, answer in ((" Paris.\n", "paris"), (" 13.", "13"), (" 4 because 2 + 2 is 4.", "4")):
+    for text, answer in ((" Tom has 2 + 2 = 4 apples. The answer is 4.\n", "4"), (" The answer is 4 apples.", "4")):
         last = events.Finished(reason="stop_string", text=text, ids=(1,), rounds=1, seconds=0.5, seconds_by={})
-        assert attempt_of([last], "The answer is").answer == answer
-    assert {one.answer for one in SHORT_QUESTIONS} >= {"7", "Paris"}
-    assert parse(Budget, {"source": "short", "texts": "1? | 1\n2? | 2"}).base.stop == ""
-
-
-def test_short_questions_are_measured(engine: Engine) -> None:
-    final = explore(Budget, engine, source="short", methods="specdiff", problems=2, attempts=1, tokens=8)
-    assert [one["answer"] for one in final.result.facts["problems"]] == ["7", "4"]
+        assert attempt_of([last]).answer == answer
+    final = explore(Budget, engine, given="examples", methods="specdiff", problems=2, attempts=1, tokens=8)
+    first = read_trace(final.races["specdiff"])
+    assert fold(first.lanes["drafted"]).committed <= 8
+    assert final.result.facts["given"] == "examples" and EXAMPLES.count("The answer is") == 2
     check_attempts(final.result.rows, final.result.facts)
-    assert final.result.seconds > 0
 
 
 def test_the_largest_seed_has_room_for_all_attempts() -> None:
     for kind in (Budget, WindowMap):
         (most,) = (field["high"] for field in kind.form() if field["name"] == "seed")
-        lab.DecodeConfig(seed=most + 64 * len(OWN_PROBLEMS))
+        lab.DecodeConfig(seed=most + 64 * 7 * len(PROBLEMS))
         parse(kind, {"seed": most})
 
 
@@ -702,8 +706,11 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
         "vanilla": [2, 1],
         "specdiff": [2, 1],
     }
-    assert facts["problems"][0]["prompt"].endswith("240 eggs.\n")
-    first = fold(read_trace(final.races["specdiff"]).lanes["drafted"])
+    assert facts["problems"][0]["prompt"] == PROBLEMS[0].prompt
+    lanes = read_trace(final.races["specdiff"]).lanes
+    seeds = [next(event.config for event in lane if isinstance(event, events.RunStarted)) for lane in lanes.values()]
+    assert len({config.seed if hasattr(config, "seed") else config["seed"] for config in seeds}) == 2, "independent"
+    first = fold(lanes["drafted"])
     assert first.seconds == pytest.approx(attempts["specdiff"][0][0].seconds, rel=1e-3)
 
 
@@ -935,6 +942,74 @@ def test_the_smallest_biased_case_is_caught_and_exact_rules_are_not(engine: Engi
         assert last[rule]["p_value"] > 1e-3, rule
         assert last[rule]["distance"] < 2 * last[rule]["floor_high"], rule
     assert [row["exact"] for row in final.result.facts["joint"]] == [0.25] * 4
+
+
+def laws(p: np.ndarray, q: np.ndarray, raw: np.ndarray) -> dict[str, np.ndarray]:
+    """The distribution of each engine's first token: ``p`` and ``q`` after top-k, ``raw`` q before it, ``[V]``."""
+
+    def tested(drawn: np.ndarray, q: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            passed = np.where(q > 0, drawn * np.minimum(1, p / q), 0)
+        rest = np.maximum(p - q, 0)
+        return passed + (1 - passed.sum()) * rest / rest.sum()
+
+    ends = np.cumsum(q)
+    begins = ends - q
+    with np.errstate(divide="ignore", invalid="ignore"):
+        limits = np.where(q > 0, np.minimum(1, p / q), 0)
+    twice = np.clip(np.minimum(ends, limits) - begins, 0, None)
+    rest = np.maximum(p - q, 0)
+    kept, best = np.where(q > 0, raw, 0), np.eye(len(q))[q.argmax()]
+    heated = np.sqrt(q)
+    both = np.minimum(p, q)
+    return {
+        "right": p,
+        "bonus": p,
+        "uniform": twice + (1 - twice.sum()) * rest / rest.sum(),
+        "greedy": tested(best, q),
+        "residual": both + (1 - both.sum()) * p,
+        "top_k": tested(kept / kept.sum(), raw),
+        "temperature": tested(heated / heated.sum(), q),
+    }
+
+
+def test_every_broken_engine_has_its_bug_and_no_other(engine: Engine) -> None:
+    what = parse(Losslessness, {"models": "engines", "runs": 600, "seed": 1})
+    target, drafter, prompt = losslessness._models(what, engine)
+    config = what.config("ratio", 0)
+    p, q = (
+        to_probs(logits, sampling, (losslessness.SYMBOLS,)).numpy()
+        for logits, sampling in (
+            (target.logits(prompt), config.sampling),
+            (drafter.logits(prompt, 2)[0], config.draft_sampling),
+        )
+    )
+    law = laws(p, q, drafter.logits(prompt, 2)[0].exp().numpy())
+    final = explore(Losslessness, engine, models="engines", runs=600, seed=1).result
+    facts, runs = final.facts, 600
+    assert sorted(facts["hidden"].values()) == sorted(law)
+    assert final.rows[0]["runs"] == losslessness.FIRST == 10
+    for letter, name in facts["hidden"].items():
+        seen = np.array([row[letter] for row in facts["places"] if row["place"] == 1]) * runs
+        assert chi_squared(seen, law[name][:-1] * runs) > 1e-4, name
+    places = [row for row in facts["places"] if row["place"] == 1]
+    assert [row["exact"] for row in places] == pytest.approx(p[:-1].tolist())
+    assert facts["alpha"] == pytest.approx(float(np.minimum(p, q).sum()))
+    assert not any(what in str(final.report) for what, _ in losslessness.MISTAKES.values()), "nothing is given away"
+    assert "lossless" not in final.rows[0]
+    with pytest.raises(ConfigError, match="too many outcomes"):
+        parse(Losslessness, {"models": "engines", "gamma": 3}).check()
+
+
+def test_the_recorded_engines_are_found_out_and_the_right_one_is_not() -> None:
+    final = json.loads((ASSETS / "explore" / "losslessness.engines.json").read_text())
+    facts, rows = final["facts"], final["rows"]
+    assert facts["hidden"] == parse(Losslessness, final["choice"]).hidden
+    assert facts["found"] == losslessness.found(rows)
+    for letter, name in facts["hidden"].items():
+        own = [row for row in rows if row["rule"] == letter]
+        assert (own[0]["runs"] == 10 and own[0]["p_value"] > losslessness.PVALUE) or name == "bonus"
+        assert (facts["found"][letter] is None) == (name == "right"), name
 
 
 def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.votes import Attempt, attempt_of, curves, grid_of, majorities, rotated, singles, votes
+from specdiff_core.measure.votes import Attempt, attempt_of, curves, majorities, voted
 from specdiff_core.schema.events import Finished
 
 
@@ -29,55 +28,66 @@ def attempted(*attempts: tuple[float, str]) -> list[Attempt]:
     return [Attempt(*one) for one in attempts]
 
 
-def test_attempts_count_in_order_as_far_as_they_are_finished() -> None:
-    found = {"vanilla": [attempted((1.0, "7"), (1.0, "5"), (1.0, "5"))]}
-    rows = {row["budget"]: row for row in curves(rotated(found, ["5"]))}
-    assert list(rows) == grid_of(rotated(found, ["5"]))[: len(rows)]
-    assert min(rows) <= 1 < max(rows) < 3.2  # 10^(4/8)
-    # Turns 7 5 5, 5 5 7 and 5 7 5: of one attempt two are right, and of two as well, for ties go to the first.
-    assert (rows[1.0]["accuracy"], rows[1.0]["attempts"]) == (pytest.approx(2 / 3), 1)
-    two = min(budget for budget in rows if budget >= 2)
-    assert (rows[two]["accuracy"], rows[two]["attempts"]) == (pytest.approx(2 / 3), 2)
-    assert (rows[max(rows)]["accuracy"], rows[max(rows)]["attempts"], rows[max(rows)]["used_up"]) == (1, 3, 1)
-    assert [row["accuracy"] for row in votes(rotated(found, ["5"]))] == pytest.approx([2 / 3, 2 / 3, 1])
+def test_the_majority_is_averaged_over_which_attempt_comes_first() -> None:
+    # Turns 7 5 5, 5 5 7 and 5 7 5: of one attempt two are right, and of two as well, because ties go to the first.
+    assert voted(["7", "5", "5"], "5", 3) == pytest.approx([0, 2 / 3, 2 / 3, 1])
+    assert voted(["7", "5", "5"], "5", 1) == pytest.approx([0, 2 / 3])
 
 
-def test_before_the_first_attempt_is_finished_nothing_is_right() -> None:
-    found = {"vanilla": [attempted((1.0, "5"))], "dflash": [attempted((0.5, "5"))]}
-    at = {(row["method"], row["budget"]): row for row in curves(rotated(found, ["5"]))}
-    between = next(budget for name, budget in at if name == "vanilla" and 0.5 <= budget < 1)
-    assert at["vanilla", between]["accuracy"] == at["vanilla", between]["attempts"] == 0
-    assert at["dflash", min(budget for name, budget in at if name == "dflash" and budget >= 0.5)]["accuracy"] == 1
-    # Where all attempts are used up, the curve ends: more of them were not measured.
-    assert max(budget for name, budget in at if name == "dflash") < max(
-        budget for name, budget in at if name == "vanilla"
-    )
-
-
-def test_a_quicker_decoder_of_the_same_texts_is_earlier_by_its_speed_up() -> None:
+def drawn(count: int, speeds: dict[str, float], each: int = 2) -> tuple[dict[str, list[list[Attempt]]], list[str]]:
+    """Attempts at ``count`` problems of methods that write one distribution at these speeds."""
     draws = np.random.default_rng(1)
-    slow = [attempted(*((float(draws.uniform(1, 2)), str(draws.integers(3))) for _ in range(8))) for _ in range(5)]
-    fast = [[Attempt(one.seconds / 10, one.answer) for one in own] for own in slow]  # a decade: the grid's own
-    right = ["0", "1", "2", "0", "1"]
-    both_tried = rotated({"vanilla": slow, "dflash": fast}, right)
-    rows = curves(both_tried)
-    at = {(row["method"], round(8 * math.log10(row["budget"]))): (row["accuracy"], row["attempts"]) for row in rows}
-    both = [step for name, step in at if name == "dflash" and ("vanilla", step + 8) in at]
-    assert len(both) > 8
-    for step in both:
-        assert at["dflash", step] == at["vanilla", step + 8]
-    own = votes(both_tried)
-    assert [row["accuracy"] for row in own[:8]] == [row["accuracy"] for row in own[8:]]
-    single = singles(both_tried)
-    assert single["dflash"]["accuracy"] == single["vanilla"]["accuracy"]
-    assert single["dflash"]["seconds"] == pytest.approx(single["vanilla"]["seconds"] / 10)
-    assert single["vanilla"]["accuracy"] == votes(rotated({"vanilla": slow}, right))[0]["accuracy"]
+    easy = draws.uniform(0.2, 0.8, count)
+    say = lambda share: "5" if draws.uniform() < share else str(draws.integers(100, 104))
+    found = {
+        name: [attempted(*((draws.uniform(0.8, 1.2) / speed, say(share)) for _ in range(each))) for share in easy]
+        for name, speed in speeds.items()
+    }
+    return found, ["5"] * count
 
 
-def test_a_band_covers_what_half_of_the_problems_would_give() -> None:
-    found = {"vanilla": [attempted(*[(1.0, said)] * 20) for said in 10 * ["5"] + 10 * ["no"]]}
-    (band,) = (row for row in votes(rotated(found, ["5"] * 20)) if row["k"] == 1)
-    assert 0.2 < band["low"] < 0.4 < 0.5 < 0.6 < band["high"] < 0.8
+def test_all_methods_share_one_accuracy_curve_and_differ_in_time() -> None:
+    found, right = drawn(40, {"vanilla": 1.0, "dflash": 2.0})
+    rows, singles = curves(found, right)
+    of = {name: [row for row in rows if row["method"] == name] for name in found}
+    assert [row["attempts"] for row in of["dflash"]] == [1, 2, 3, 4]
+    for shared in ("accuracy", "low", "high"):
+        assert [row[shared] for row in of["dflash"]] == [row[shared] for row in of["vanilla"]]
+    pooled = [
+        voted([one.answer for one in (v[0], d[0], v[1], d[1])], "5", 4) for v, d in zip(*found.values(), strict=True)
+    ]
+    assert [row["accuracy"] for row in of["vanilla"]] == pytest.approx(np.mean(pooled, axis=0)[1:].tolist())
+    for name, own in of.items():
+        mean = np.mean([one.seconds for each in found[name] for one in each])
+        assert [row["seconds"] for row in own] == pytest.approx([count * mean for count in range(1, 5)])
+        assert singles[name]["seconds"] == pytest.approx(mean)
+    assert singles["dflash"]["low"] < 2 < singles["dflash"]["high"] < 2.2
+    assert singles["vanilla"]["speedup"] == singles["vanilla"]["low"] == singles["vanilla"]["high"] == 1
+
+
+def test_the_gain_compares_equal_times_and_is_paired_by_problem() -> None:
+    found, right = drawn(200, {"vanilla": 1.0, "dflash": 2.0, "ddtree": 0.9}, each=3)
+    rows, _ = curves(found, right)
+    at = {(row["method"], row["attempts"]): row for row in rows}
+    seconds = {name: at[name, 1]["seconds"] for name in found}
+    accuracy = [0.0, *(at["vanilla", count]["accuracy"] for count in range(1, 10))]
+    for name, count in (("dflash", 9), ("dflash", 6), ("ddtree", 8)):
+        row, finished = at[name, count], count * seconds[name] / seconds["vanilla"]
+        assert row["gain"] == pytest.approx(row["accuracy"] - np.interp(finished, range(10), accuracy))
+        assert row["gain_low"] <= row["gain"] <= row["gain_high"]
+    assert at["dflash", 9]["gain_low"] > 0, "nine votes against four and a half"
+    assert at["dflash", 9]["gain_high"] - at["dflash", 9]["gain_low"] < at["dflash", 9]["high"] - at["dflash", 9]["low"]
+    assert at["dflash", 1]["gain"] is None, "vanilla has finished none"
+    assert at["ddtree", 9]["gain"] is None, "more of vanilla's than were measured"
+    assert at["vanilla", 5]["gain"] is None
+
+
+def test_only_problems_that_every_method_attempted_count() -> None:
+    found, right = drawn(12, {"vanilla": 1.0, "dflash": 2.0})
+    found["dflash"][-1] = []
+    rows, singles = curves(found, right)
+    assert {row["problems"] for row in rows} == {11} and singles["vanilla"]["attempts"] == 22
+    assert curves({"vanilla": [[]], "dflash": [[]]}, ["5"]) == ([], {})
 
 
 def finished(text: str, reason: str = "end_of_text") -> list[Any]:

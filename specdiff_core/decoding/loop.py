@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Fixed
 from specdiff_core.decoding.reporting import choice_event, draft_event, scored_event, step_event, verified_event
-from specdiff_core.decoding.verify import verify
+from specdiff_core.decoding.verify import Decision, verify
 from specdiff_core.drafters.base import Context, Draft, Drafter, DraftSession
 from specdiff_core.maths.distributions import lazy_confidence, to_probs
 from specdiff_core.maths.randomness import Streams
@@ -47,6 +47,8 @@ def speculate(
     controller: Fixed | None = None,
     ending: Ending | None = None,
     detail: bool = True,
+    streams: Streams | None = None,
+    verifier: Callable[..., Decision] = verify,
 ) -> Iterator[Event]:
     """Speculative diffusion decoding (SpecDiff, Algorithm 1), one event at a time.
 
@@ -55,6 +57,8 @@ def speculate(
         controller: chooses γ and T of each round; by default those of the settings.
         ending: end-of-text ids, stop strings and the Stop button; by default only limits.
         detail: emit every denoising step and all candidates, not only what metrics need.
+        streams: all randomness; by default that of the settings' seed.
+        verifier: takes the arguments of :func:`~specdiff_core.decoding.verify.verify`; others are for study only.
 
     Yields:
         Prefilled; per round RoundStarted, Decided (from a controller that adapts), DenoiseStep*,
@@ -62,7 +66,7 @@ def speculate(
         tokenizer). The clock is off at every yield.
     """
     controller, ending = controller or Fixed(config), ending or Ending()
-    streams = Streams(config.seed, shared=config.rule.same_text)
+    streams = streams or Streams(config.seed, shared=config.rule.same_text)
     ids, round, reason = list(prompt), -1, ""
     clock.start()
 
@@ -108,7 +112,9 @@ def speculate(
         # Verify from left to right; the target adds one token of its own; roll the rest back.
         with clock.span("verify") as verification:
             positions = range(len(ids), len(ids) + len(draft.ids) + 1)
-            verdict, dist = verify(draft, target_probs, config.rule, streams.verify(round), positions, config.selection)
+            verdict, dist = verifier(
+                draft, target_probs, config.rule, streams.verify(round), positions, config.selection
+            )
             accepted = [draft.ids[node] for node in verdict.path]
             rows = [0, *(node + 1 for node in verdict.path)]  # of the pass: anchor, accepted tokens
             target_run.rollback(1 + len(draft.ids), rows)

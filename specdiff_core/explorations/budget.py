@@ -1,15 +1,14 @@
-"""Budget (SpecDiff-2, arXiv 2511.00606: accuracy within seconds): how much does faster decoding
-help when answers are chosen by vote? Each method attempts problems several times, at a temperature
-above 0; the most frequent answer counts.
+"""Budget (SpecDiff-2, arXiv 2511.00606: accuracy within seconds): how much does faster decoding help when answers are
+chosen by vote? Each method attempts problems several times, at a temperature above 0; the most frequent answer counts.
 
-No text depends on the budget, so each budget just counts the measured attempts that finish within it. Every lossless
-method draws its attempts from vanilla's distribution; a faster one finishes more of them.
+All methods are lossless, so their attempts have one distribution, the target's (docs/theory.md, Exactness): one
+accuracy curve is measured from all of them, and only the time of an attempt depends on the method.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -17,11 +16,12 @@ import msgspec
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, each_line
 from specdiff_core.explorations.fields import METHOD, SEED
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio, times
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.prompts import OWN_PROBLEMS, SHORT_QUESTIONS, Problem, Prompt, Text
-from specdiff_core.measure.votes import ATTEMPTS, TEMPERATURE, Attempt, attempt_of, curves, rotated, singles, votes
+from specdiff_core.measure.problems import EXAMPLES, PROBLEMS
+from specdiff_core.measure.prompts import Problem, Prompt, Text
+from specdiff_core.measure.votes import Attempt, attempt_of, curves
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import find_method
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 LONGEST_ANSWER = 60
 """Maximum characters of an answer."""
+PUBLISHED = {"vanilla": 0.55, "SpecDiff": 0.81, "SpecDiff-2": 0.90}
+"""Accuracy on MATH-500 of a 72B target after :data:`PUBLISHED_SECONDS`, read off SpecDiff-2's figure."""
+PUBLISHED_SECONDS = 15
 
 
 class Budget(Exploration, frozen=True, kw_only=True):
@@ -40,50 +43,46 @@ class Budget(Exploration, frozen=True, kw_only=True):
     name: ClassVar = "budget"
     title: ClassVar = "Budget"
     question: ClassVar = "How many answers are right with a given number of seconds per problem?"
-    takes: ClassVar = 90
+    takes: ClassVar = 200
     scales: ClassVar = ("methods", "attempts", "problems", "tokens")
     columns: ClassVar = {
         "method": "name of the method",
-        "budget": "seconds per problem",
-        "accuracy": "share of problems whose majority answer is right, averaged over which attempt comes first",
+        "attempts": "attempts that vote",
+        "seconds": "mean seconds that this method takes for them",
+        "accuracy": "share of problems whose majority answer is right: one curve, pooled over all methods",
         "low": "95 % interval over problems, lower end",
         "high": "95 % interval over problems, upper end",
-        "attempts": "mean number of attempts finished within the budget",
-        "used_up": "share of problems whose measured attempts all finished within the budget",
+        "gain": "accuracy minus vanilla’s after as many seconds",
+        "gain_low": "95 % interval, paired by problem, lower end",
+        "gain_high": "95 % interval, paired by problem, upper end",
         "problems": "problems measured so far",
         "race": "the race that the row comes from",
         "waiting": "threads that waited for a processor, on average",
     }
 
     methods: Annotated[
-        tuple[METHOD, ...], ask("Methods", "Each is compared with vanilla on the same problems.", least=1, most=6)
+        tuple[METHOD, ...], ask("Methods", "Each races vanilla on the same problems.", least=1, most=6)
     ] = ("specdiff", "dflash", "eagle", "markov_tree")
-    source: Annotated[
-        Literal["solutions", "short"],
-        ask(
-            "Kind of problems",
-            "solutions: word problems with worked solutions, for the embedded pair. short: sums and short questions, "
-            "which a target such as SmolLM2 can answer.",
-        ),
-    ] = "solutions"
     given: Annotated[
-        Literal["all", "most", "none"],
+        Literal["all", "most", "none", "examples"],
         ask(
-            "Solution lines given",
-            "All, all but the last, or none. A target as small as the embedded one cannot calculate, but it can "
-            "finish a worked solution. Short questions have none.",
+            "Given",
+            "All lines of the solution, all but the last, or none; or two other problems with their solutions. A "
+            "target as small as the embedded one cannot calculate, but it can finish a solution.",
         ),
     ] = "all"
-    attempts: Annotated[int, ask("Attempts k", "For each method and problem.", 1, 64)] = ATTEMPTS
+    attempts: Annotated[
+        int, ask("Attempts", "Of each method at each problem. Those of all methods vote together.", 1, 64)
+    ] = 2
     problems: Annotated[
         int,
         ask(
             "Problems",
             "This project's; add your own under More settings. More problems, narrower intervals.",
             2,
-            len(OWN_PROBLEMS),
+            len(PROBLEMS),
         ),
-    ] = len(OWN_PROBLEMS)
+    ] = len(PROBLEMS)
     texts: Annotated[
         str,
         ask(
@@ -95,31 +94,28 @@ class Budget(Exploration, frozen=True, kw_only=True):
             more=True,
         ),
     ] = ""
-    temperature: Annotated[float, ask("Temperature", "Above 0, so that attempts differ.", 0.1, 2)] = TEMPERATURE
+    temperature: Annotated[float, ask("Temperature", "Above 0, so that attempts differ.", 0.1, 2)] = 0.5
     tokens: Annotated[int, ask("New tokens", "Limit of an attempt; one without an answer has no vote.", 8, 256)] = 64
     seed: SEED = 0
 
     @property
     def base(self) -> DecodeConfig:
-        """Settings that all runs share. A text may end by itself; a short answer ends with its line."""
+        """Settings that all runs share. A text may end by itself; after examples, an answer ends with its line."""
+        examples = self.given == "examples"
         return DecodeConfig(
             pair=self.pair,
             max_new_tokens=self.tokens,
             temperature=self.temperature,
             seed=self.seed,
-            stop="\\n" if self.shots else "",
-            template=Template.PLAIN if self.shots else Template.AUTO,
+            stop="\\n" if examples else "",
+            template=Template.PLAIN if examples else Template.AUTO,
         )
-
-    @property
-    def shots(self) -> bool:
-        """Whether this project's short questions are asked."""
-        return self.source == "short" and not self.texts.strip()
 
     def prompt_of(self, problem: Problem) -> str:
         """The prompt of a problem."""
         lines = len(problem.steps)
-        return problem.begun({"all": lines, "most": lines - 1, "none": 0}[self.given])
+        begun = problem.begun({"all": lines, "most": lines - 1}.get(self.given, 0))
+        return EXAMPLES + begun if self.given == "examples" else begun
 
     def chosen(self, engine: Engine) -> tuple[Sequence[Problem], list[str]]:
         """The problems, and why lines were left out.
@@ -128,7 +124,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             ConfigError: fewer than two of the visitor's own can be used: one has no interval.
         """
         if not self.texts.strip():
-            return (SHORT_QUESTIONS if self.shots else OWN_PROBLEMS)[: self.problems], []
+            return PROBLEMS[: self.problems], []
         check = lambda problem: engine.encode(self.prompt_of(problem), self.base)
         problems, skipped = each_line(self.texts, read_problem, check)
         if len(problems) < 2:
@@ -140,7 +136,6 @@ class Budget(Exploration, frozen=True, kw_only=True):
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         problems, skipped = self.chosen(engine)
-        right = [problem.answer for problem in problems]
         prompts = [
             Prompt(id=f"problem {number}, attempt {attempt}", flavour="math", prompt=self.prompt_of(problem))
             for attempt in range(1, self.attempts + 1)  # all problems once before any twice
@@ -152,64 +147,64 @@ class Budget(Exploration, frozen=True, kw_only=True):
             raise ConfigError("Vanilla always runs.", field="methods", hint="Choose a method to compare with it.")
         runs = Runs(engine, self.base, configs, prompts, stopped)
         attempts = {name: [list[Attempt]() for _ in problems] for name in methods}
-        begun = "The answer is" if self.shots else ""
+        begun = any(self.prompt_of(one) != one.prompt for one in problems)
 
         def answer() -> Answer:
-            tried = rotated(attempts, right)
-            rows = curves(tried)
+            tried = {name: own for name, own in attempts.items() if name not in runs.failed}
+            rows, singles = curves(tried, [problem.answer for problem in problems])
             for row in rows:
                 name = row["method"]
                 row |= {"race": name if name in runs.races else None, "waiting": runs.total(name).waiting}
             facts = {
                 "threads": runs.threads,
                 "skipped": skipped + runs.left_out(),
-                "problems": [{"prompt": self.prompt_of(problem), "answer": problem.answer} for problem in problems],
-                "given": self.given if any(self.prompt_of(one) != one.prompt for one in problems) else "none",
-                "single": singles(tried),
-                "votes": votes(tried),
+                "problems": [{"prompt": problem.prompt, "answer": problem.answer} for problem in problems],
+                "given": self.given if begun else "none",
+                "single": singles,
                 "attempts": {
                     name: [
                         {"seconds": [text.seconds for text in group], "answers": [text.answer for text in group]}
                         for group in by_problem
                     ]
-                    for name, by_problem in attempts.items()
+                    for name, by_problem in tried.items()
                 },
             }
             return Answer(rows=rows, facts=facts, races=runs.races)
 
-        for done, total, run in runs.fill():
+        for done, total, number in runs.race():
             for name, events in runs.events.items():
-                attempts[name][run.turn % len(problems)].append(attempt_of(events, begun))
-            yield Step(done, total, f"{methods[run.lane].label}, {run.prompt.id}", answer)
+                attempts[name][number % len(problems)].append(attempt_of(events))
+            yield Step(done, total, prompts[number].id, answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        vanilla = facts.get("single", {}).get("vanilla")
-        others = {name: row for name, row in facts.get("single", {}).items() if name != "vanilla"}
-        if not vanilla or not others:
+        single = facts.get("single", {})
+        others = {name: row for name, row in single.items() if name != "vanilla"}
+        if not others:
             return Report()
-        label = {name: look.label for name, look in draw.styles(facts["single"]).items()}
-        quickest = min(others, key=lambda name: others[name]["seconds"])
-        goal = max((row["accuracy"] for row in rows if row["method"] == "vanilla" and not row["used_up"]), default=0.0)
-        slow, fast = (seconds_to(rows, name, goal) for name in ("vanilla", quickest))
-        apart = separated(rows)
-        if apart and goal and slow and fast:
-            answer = (
-                f"To get {percent(goal)} of the problems right, vanilla needs {_lasting(slow)} per problem and "
-                f"{label[quickest]} needs {_lasting(fast)}."
-            )
-        else:
-            answer = (
-                f"An attempt takes {_lasting(vanilla['seconds'])} with vanilla and "
-                f"{_lasting(others[quickest]['seconds'])} with {label[quickest]}."
-            )
-        planned = len(facts["problems"]) * self.attempts
-        if not apart and all(row["attempts"] == planned for row in (vanilla, *others.values())):
+        label = {name: look.label for name, look in draw.styles(single).items()}
+        quickest = max(others, key=lambda name: others[name]["speedup"])
+        vanilla, best = single["vanilla"], others[quickest]
+        answer = (
+            f"Every method’s attempts are equally often right; one takes {_lasting(vanilla['seconds'])} with vanilla "
+            f"and {_lasting(best['seconds'])} with {label[quickest]}, {times(best['speedup'])} "
+            f"({_between(best['low'], best['high'])})."
+        )
+        apart = [row for row in rows if row["method"] == quickest and row["gain"] is not None]
+        if apart:
+            last = apart[-1]
             answer += (
-                f" These {len(facts['problems'])} problems can’t separate the methods: at every budget, each "
-                "interval overlaps vanilla’s. More problems or attempts would narrow the intervals."
+                f" In {_lasting(last['seconds'])} per problem, {percent(last['accuracy'])} instead of "
+                f"{percent(last['accuracy'] - last['gain'])} are right: {_points(last['gain'])} "
+                f"({_between(last['gain_low'], last['gain_high'], 100, 1)})."
             )
-        single = [f"vanilla {percent(vanilla['accuracy'])} ({vanilla['attempts']} attempts)"]
-        single += [f"{label[name]} {percent(row['accuracy'])}" for name, row in others.items()]
+            if last["gain_low"] <= 0 <= last["gain_high"]:
+                answer += " That difference may be chance."
+        count = sum(row["attempts"] for row in single.values())
+        speeds = [
+            f"{label[name]} {times(row['speedup'])} ({_between(row['low'], row['high'])})"
+            for name, row in others.items()
+        ]
+        alone = [f"{label[name]} {percent(row['accuracy'])}" for name, row in single.items()]
         small = self.pair == "embedded"
         given = {
             "all": "The whole solution was given, and the target only had to finish the text"
@@ -217,52 +212,104 @@ class Budget(Exploration, frozen=True, kw_only=True):
             "most": "All lines of the solution but the last were given.",
             "none": "The target had to solve each problem by itself"
             + (": a model this small is hardly ever right." if small else "."),
+            "examples": "The target had to solve each problem by itself, after two solved ones.",
         }
-        most = [row for row in facts["votes"] if row["method"] == "vanilla"][-1]
         return Report(
             answer=answer,
             notes=[
-                "Every method here is lossless, so one attempt should be as accurate as vanilla’s. Only the time per "
-                "attempt, and so the number of attempts within a budget, should differ.",
-                f"Accuracy of one attempt: {'; '.join(single)}. Attempts without an answer don’t vote: "
-                f"{percent(vanilla['no_answer'])} of vanilla’s.",
+                "Every method here is lossless: its attempts have the target’s distribution (proofs: docs/theory.md, "
+                f"Exactness). So all {count:,} attempts of all methods make one accuracy curve, and only the time per "
+                "attempt differs.",
+                f"An attempt’s speed-up, measured side by side and paired by problem, with its 95 % interval: "
+                f"{'; '.join(speeds)}.",
+                f"Each method’s attempts by themselves, which differ by chance only: {'; '.join(alone)}. Attempts "
+                "without an answer don’t vote.",
                 given[facts.get("given", self.given)],
-                f"The bands are wide: with {draw.plural(most['k'], 'attempt')}, vanilla’s {percent(most['accuracy'])} "
-                f"has a 95 % interval of {percent(most['low'])} to {percent(most['high'])} over "
-                f"{draw.plural(most['problems'], 'problem')}. A method inside it may be just as accurate.",
+                f"Published: on MATH-500 with a 72B target, {PUBLISHED_SECONDS} seconds give "
+                f"{draw.listed([f'{name} {percent(share)}' for name, share in PUBLISHED.items()])} "
+                "(SpecDiff-2, arXiv 2511.00606, read off its figure). Their target thinks longer in that time; ours "
+                "votes more often.",
             ],
-            figures=_figures(rows, facts["votes"]),
+            figures=_figures(rows),
             titles={name: find_method(name).label for name in others},
         )
 
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+LOG = {"type": "log", "tickvals": SECONDS, "ticktext": [f"{seconds:g}" for seconds in SECONDS]}
 
 
-def _figures(rows: Sequence[Row], votes: Sequence[Row]) -> list[Figure]:
-    """Accuracy by seconds, and by the number of attempts."""
+def _figures(rows: Sequence[Row]) -> list[Figure]:
+    """Accuracy by seconds, the gain over vanilla in as many seconds, and accuracy by number of attempts."""
 
-    def fits(row: Row) -> str:
-        used_up = f"<br>{percent(row['used_up'])} of the problems used up all attempts" if row["used_up"] else ""
-        return f"{_lasting(row['budget'])} per problem, {row['attempts']:.1f} attempts fit{used_up}"
+    def words(row: Row) -> str:
+        fits = f"{draw.plural(row['attempts'], 'attempt')} in {_lasting(row['seconds'])}"
+        return (
+            f"{fits}<br>{percent(row['accuracy'])} right, 95 % interval {percent(row['low'])} to {percent(row['high'])}"
+        )
 
-    log = {"type": "log", "tickvals": SECONDS, "ticktext": [f"{seconds:g}" for seconds in SECONDS]}
+    def gain(row: Row) -> str:
+        bounds = _between(row["gain_low"], row["gain_high"], 100, 1)
+        return f"in {_lasting(row['seconds'])}: {_points(row['gain'])} ({bounds}, paired)"
+
     share = FROM_ZERO | {"tickformat": ".0%"}
+    there = draw.trace(
+        "SpecDiff-2’s figure: 72B, MATH-500, 15 s",
+        [PUBLISHED_SECONDS] * len(PUBLISHED),
+        PUBLISHED.values(),
+        "@muted",
+        dash="dot",
+        mark=["line-ew-open", "circle-open", "star-open"],
+        words=[[None, f"published: {name}, {percent(accuracy)}"] for name, accuracy in PUBLISHED.items()],
+        size=11,
+    )
+    pooled = [row for row in rows if row["method"] == "vanilla"]
+    ends = [row["high"] for row in pooled] + [row["low"] for row in reversed(pooled)]
+    around = [row["attempts"] for row in [*pooled, *reversed(pooled)]]
+    band = draw.trace("", around, ends, "@target", dash="solid", width=0, fill="toself", fillcolor="@target-tint")
+    curve = [[None, words(row)] for row in pooled]
+    numbers = [row["attempts"] for row in pooled]
+    gains = [
+        {name: row[name] for name in ("method", "race", "seconds")}
+        | {"gain": row["gain"], "low": row["gain_low"], "high": row["gain_high"], "words": gain(row)}
+        for row in rows
+        if row["gain"] is not None
+    ]
     return [
         Figure(
             key="seconds",
             title="Right answers by time per problem",
-            hint="bands: 95 % interval over problems; open marks: some problems used up all attempts",
+            hint="one accuracy for each number of attempts, pooled over all methods; only the time differs",
             opens="a point opens a race",
-            data=_bands(rows, "budget", fits),
-            layout=axes("seconds per problem", "majority correct", xaxis=log, yaxis=share, showlegend=True),
+            data=[*draw.lines(rows, "method", "seconds", "accuracy", words), there],
+            layout=axes("seconds per problem", "majority correct", xaxis=LOG, yaxis=share, showlegend=True),
+        ),
+        Figure(
+            key="gain",
+            title="More right answers than vanilla in the same time",
+            hint="95 % intervals, paired by problem",
+            opens="a point opens a race",
+            data=draw.lines(gains, "method", "seconds", "gain", lambda row: row["words"], whiskers=True),
+            layout=axes("seconds per problem", "share of problems", xaxis=LOG, yaxis=share, showlegend=True),
+            empty="Shown once vanilla has finished an attempt in the time of several others.",
         ),
         Figure(
             key="votes",
             title="Right answers by number of attempts",
-            hint="regardless of time; bands: 95 % interval over problems",
-            data=_bands(votes, "k", lambda row: f"majority of {row['k']}"),
-            layout=axes("attempts k", "majority correct", yaxis=share, showlegend=True),
+            hint="all methods pooled; band: 95 % interval over problems",
+            data=[
+                band,
+                draw.trace(
+                    "all methods",
+                    numbers,
+                    [row["accuracy"] for row in pooled],
+                    "@target",
+                    dash="solid",
+                    mark="circle",
+                    words=curve,
+                ),
+            ],
+            layout=axes("attempts", "majority correct", yaxis=share),
         ),
     ]
 
@@ -271,42 +318,12 @@ def _lasting(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{ratio(seconds)} s"
 
 
-def seconds_to(rows: Sequence[Row], method: str, accuracy: float) -> float | None:
-    """Seconds at which a method's majority reaches an accuracy, interpolated over log seconds; None
-    if it never does."""
-    curve = [row for row in rows if row["method"] == method]
-    i = next((i for i, row in enumerate(curve) if row["accuracy"] >= accuracy), None)
-    if not i:
-        return curve[0]["budget"] if i == 0 else None
-    before, after = curve[i - 1], curve[i]
-    fraction = (accuracy - before["accuracy"]) / (after["accuracy"] - before["accuracy"])
-    seconds: float = before["budget"] * (after["budget"] / before["budget"]) ** fraction
-    return seconds
+def _between(low: float, high: float, scale: float = 1, digits: int = 2) -> str:
+    return f"{ratio(scale * low, digits)} to {ratio(scale * high, digits)}"
 
 
-def separated(rows: Sequence[Row]) -> bool:
-    """Whether some method's interval lies above or below vanilla's at the same budget."""
-    vanilla = {row["budget"]: row for row in rows if row["method"] == "vanilla"}
-    pairs = [(row, vanilla[row["budget"]]) for row in rows if row["budget"] in vanilla]
-    return any(row["low"] > base["high"] or row["high"] < base["low"] for row, base in pairs)
-
-
-def _bands(rows: Sequence[Row], x: str, words: Callable[[Row], str]) -> list[dict[str, Any]]:
-    """A line for each method over its interval; open marks where some problems used all attempts."""
-
-    def hover(row: Row) -> str:
-        low, high = percent(row["low"]), percent(row["high"])
-        return f"{words(row)}<br>{percent(row['accuracy'])} right, 95 % interval {low} to {high}"
-
-    bands, traces = [], draw.lines(rows, "method", x, "accuracy", hover)
-    for trace, (name, look) in zip(traces, draw.styles(row["method"] for row in rows).items(), strict=True):
-        curve = [row for row in rows if row["method"] == name]
-        ends = [row["high"] for row in curve] + [row["low"] for row in reversed(curve)]
-        trace["marker"]["symbol"] = [f"{look.mark}-open" if row.get("used_up") else look.mark for row in curve]
-        around = [row[x] for row in [*curve, *reversed(curve)]]
-        band: dict[str, Any] = {"fillcolor": look.colour, "opacity": 0.07}
-        bands.append(draw.trace("", around, ends, look.colour, dash="solid", width=0, fill="toself", **band))
-    return [*bands, *traces]
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f} points"
 
 
 class _Line(msgspec.Struct):

@@ -22,7 +22,7 @@ from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, axes, ratio
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Committed
+from specdiff_core.schema.events import Committed, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule
 
@@ -40,8 +40,8 @@ PVALUE = 1e-6
 """A rule with a smaller p-value is reported as biased."""
 LEVEL = 0.99
 """Level of the noise band: of several exact rules, one would leave a 95 % band too often."""
-POINTS = 12
-"""Points of a curve."""
+FIRST, POINTS = 10, 16
+"""The first point of a curve, in runs, and the number of points."""
 DRAWS = 400
 """Samples of the exact distribution for the noise floor."""
 NOISE = "noise: 99 % of exact samples stay below"
@@ -50,6 +50,40 @@ SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 """Use of K drafts -> the rule that applies: the best is tested as a point mass, the target's own
 draws walk all of them, or p/q tests one after the other."""
 NAMES = (*(rule.value for rule in Rule), *SELECTIONS)
+MISTAKES = {
+    "right": ("Nothing is wrong.", "Every other engine has a bug."),
+    "uniform": (
+        "The same random number draws a draft token and tests it.",
+        "It writes the first symbols of the list too often, whatever the drafter prefers: a small u draws them, and "
+        "a small u passes the test. One released engine did this for weeks.",
+    ),
+    "greedy": (
+        "Drafts are greedy, but tested with p/q.",
+        "It writes the drafter’s favourite symbol too often, because it drafts no other. A greedy token has q = 1, so "
+        "accept it with p.",
+    ),
+    "residual": (
+        "After a rejection it draws from p.",
+        "It leans towards the drafter at the right acceptance rate: what the drafter offers too rarely is not made up "
+        "for. Draw from the residual, norm(max(0, p − q)).",
+    ),
+    "top_k": (
+        "Top-k applies to p only.",
+        "It leans towards the drafter’s more probable symbols and accepts too much: they are drawn after top-k, and "
+        "tested with their smaller q before it.",
+    ),
+    "temperature": (
+        "Its q has another temperature than its draws.",
+        "It leans towards the drafter’s improbable symbols: drafts are drawn at temperature 2, q is that of 1.",
+    ),
+    "bonus": (
+        "The bonus token comes from the wrong row.",
+        "The drafted positions are right, the one after them is not: it has the distribution of the row before, and "
+        "may be a symbol that the target never writes.",
+    ),
+}
+"""Engine of ``broken.py`` -> its bug, and how it shows."""
+LETTERS = "ABCDEFG"
 
 
 class Losslessness(Exploration, frozen=True, kw_only=True):
@@ -74,11 +108,12 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
     pair: EMBEDDED = "embedded"  # the outcomes of other models are too many to count
     models: Annotated[
-        Literal["coins", "tables", "mdlm", "mdlm_streak"],
+        Literal["coins", "tables", "mdlm", "mdlm_streak", "engines"],
         ask(
             "Models",
             "Coins: the smallest case in which p/q in any order fails. Tables: three symbols, random distributions. "
-            "Or the embedded target with one of its drafters.",
+            "Or the embedded target with one of its drafters. Engines: which of seven engines are broken, and how? "
+            "They ignore the rules, T and the order.",
         ),
     ] = "coins"
     rules: Annotated[
@@ -120,7 +155,10 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         base = {name: getattr(self, name) for name in ("gamma", "steps", "order", "temperature", "draft_temperature")}
         base |= {"selection": rule, "num_drafts": self.num_drafts} if rule in SELECTIONS else {}
         base |= {"top_k": self.top_k} if self.embedded else {}
-        length = self.length + self.gamma + 1  # no window is cut short
+        if self.game:
+            base |= {"steps": 1, "order": "left_to_right", "top_k": KEPT}
+            rule = "ratio"
+        length = self.size + self.gamma + 1  # no window is cut short
         shared = {"drafter": "mdlm", "rule": SELECTIONS.get(rule, rule), "seed": seed, "ignore_eos": True}
         return DecodeConfig.parse({**base, **shared, "max_new_tokens": length})
 
@@ -132,6 +170,12 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         """
         for rule in self.rules:
             self.config(rule, 0)
+        if self.game:
+            if self.gamma > 2:
+                raise ConfigError(
+                    f"With γ = {self.gamma}, there are too many outcomes to count.", field="gamma", hint="Set γ to 2."
+                )
+            return
         chosen = [rule for rule in self.rules if rule in SELECTIONS]
         if chosen and self.num_drafts < 2:
             words, hint = f"{chosen[0]} needs several drafts, but K is 1.", "Set K to 2 or more."
@@ -145,6 +189,23 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         raise ConfigError(words, field="num_drafts", hint=hint)
 
     @property
+    def game(self) -> bool:
+        """Whether the engines to compare have bugs."""
+        return self.models == "engines"
+
+    @property
+    def size(self) -> int:
+        """Tokens to compare; of the game's engines, a whole round."""
+        return self.gamma + 1 if self.game else self.length
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """Letter of the game -> its engine in ``broken.py``, in an order that depends on the seed."""
+        import numpy as np
+
+        return dict(zip(LETTERS, np.random.default_rng(self.seed).permutation([*MISTAKES]).tolist(), strict=True))
+
+    @property
     def embedded(self) -> bool:
         """Whether the models are the pair's."""
         return self.models.startswith("mdlm")
@@ -156,14 +217,18 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.decoding.clock import DeviceClock
         from specdiff_core.decoding.loop import speculate
+        from specdiff_core.explorations.broken import ENGINES, Misreporting
         from specdiff_core.models.device import cpu_threads
 
         self.check()
-        rules = tuple(dict.fromkeys(self.rules))
         target, drafter, prompt = _models(self, engine)
+        bugs = {letter: ENGINES[name] for letter, name in self.hidden.items()} if self.game else {}
+        rules = tuple(bugs or dict.fromkeys(self.rules))
+        drafters = {rule: Misreporting(drafter, bugs[rule]) if bugs else drafter for rule in rules}
         exact = exact_distribution(self, target, prompt)
         counts: dict[str, Counter[TokenIds]] = {rule: Counter() for rule in rules}
-        rows, due = list[dict[str, Any]](), 100.0
+        accepted = Counter[str]()  # runs that accepted the first drafted token
+        rows, due = list[dict[str, Any]](), float(FIRST)
         clock = DeviceClock(engine.pair.placement.device, "total")
 
         def answer() -> Answer:
@@ -175,35 +240,44 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
                 for text in sorted(exact, key=lambda text: -exact[text])[:16]
             ]
             facts = {"joint": joint, "outcomes": len(exact), "runs": done, "threads": 1}
-            return Answer(rows=[*rows, *points], facts=facts)
+            rows_now = [*rows, *points]
+            if bugs:
+                facts |= self._clues(exact, counts, accepted, drafter, target, prompt)
+                facts |= {"hidden": self.hidden, "mistakes": MISTAKES, "found": found(rows_now)}
+            return Answer(rows=rows_now, facts=facts)
 
         def play(rule: str, seed: int) -> TokenIds:
             written: list[int] = []
             config = self.config(rule, seed)
+            change: dict[str, Any] = {}
+            if bugs:
+                change = {"streams": bugs[rule].streams(seed, shared=False), "verifier": bugs[rule].verify}
             # CachedTarget stands in for the target.
-            for event in speculate(prompt, config, target, drafter, clock, detail=False):  # type: ignore[arg-type]
+            for event in speculate(prompt, config, target, drafters[rule], clock, detail=False, **change):  # type: ignore[arg-type]
+                if isinstance(event, Verified) and event.round == 0:
+                    accepted[rule] += event.accepted > 0
                 if isinstance(event, Committed):
                     written += event.ids
-                    if len(written) >= self.length:
+                    if len(written) >= self.size:
                         break
-            return tuple(written[: self.length])
+            return tuple(written[: self.size])
 
-        for first in range(0, self.runs, BATCH):
-            if stopped():
-                return
+        after = 0
+        while after < self.runs and not stopped():
+            until = min(math.ceil(due), after + BATCH, self.runs)
             with cpu_threads(1):  # more threads don't help; not across a yield: other runs decode then
-                for run in range(first, min(first + BATCH, self.runs)):
-                    if stopped():
-                        break
+                while after < until and not stopped():
                     for number, rule in enumerate(rules):  # each with its own draws: one bad sample affects one rule
-                        counts[rule][play(rule, self.seed + run * len(rules) + number)] += 1
-            after = counts[rules[0]].total()
+                        counts[rule][play(rule, self.seed + after * len(rules) + number)] += 1
+                    after += 1
             if after >= min(due, self.runs):  # evenly spaced on a logarithmic axis
-                due = after * (self.runs / 100) ** (1 / POINTS)
+                due = after * (self.runs / FIRST) ** (1 / POINTS)
                 rows += _points(self, exact, counts)
             yield Step(after, self.runs, f"{after:,} runs of each rule", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+        if self.game:
+            return _game(rows, facts)
         last = [row for row in rows if row["runs"] == facts["runs"]]
         within = [row["rule"] for row in last if row["distance"] <= row["floor_high"]]
         words = [f"{draw.listed(within)} {'stays' if len(within) == 1 else 'stay'} within the noise of exact samples"]
@@ -223,6 +297,36 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             figures=[_distances(rows), _joint(facts.get("joint", []))],
         )
 
+    def _clues(
+        self,
+        exact: Mapping[TokenIds, float],
+        counts: Mapping[str, Counter[TokenIds]],
+        accepted: Mapping[str, int],
+        drafter: TableDrafter,
+        target: CachedTarget,
+        prompt: TokenIds,
+    ) -> dict[str, Any]:
+        """What tells one bug from another: the share of every symbol at every position, the drafter's q at the first,
+        and how often its first token is accepted."""
+        from specdiff_core.maths.distributions import to_probs
+
+        config, done = self.config("ratio", 0), next(iter(counts.values())).total()
+        p = to_probs(target.logits(prompt), config.sampling, target.suppress)
+        q = to_probs(drafter.logits(prompt, self.gamma)[0], config.draft_sampling, target.suppress)
+
+        def share(dist: Mapping[TokenIds, float], place: int, symbol: int) -> float:
+            return sum(weight for text, weight in dist.items() if text[place] == symbol)
+
+        places = [
+            {"place": place + 1, "symbol": symbol, "exact": share(exact, place, symbol)}
+            | {"drafter": float(q[symbol]) if not place else None}
+            | {name: share(hits, place, symbol) / done for name, hits in counts.items()}
+            for place in range(self.size)
+            for symbol in range(SYMBOLS)
+        ]
+        alpha = float(p.minimum(q).sum())
+        return {"places": places, "alpha": alpha, "accepted": {name: accepted[name] / done for name in counts}}
+
     def _outside(self, row: dict[str, Any]) -> str:
         """How far a rule's text is from the noise, and whether that shows a bias."""
         if row["p_value"] >= PVALUE:
@@ -231,13 +335,59 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return f"{row['rule']} has a bias of {bounds} (99 %, p < 10⁻⁶)"
 
 
+def found(rows: list[dict[str, Any]]) -> dict[str, int | None]:
+    """Rule -> the fewest runs, of the points of its curve, from which on its p-value stays below :data:`PVALUE`; None
+    if it does not."""
+    after: dict[str, int | None] = {}
+    for row in rows:
+        if row["p_value"] >= PVALUE:
+            after[row["rule"]] = None
+        elif after.get(row["rule"]) is None:
+            after[row["rule"]] = row["runs"]
+    return after
+
+
+def _game(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
+    """The game's figures, in which no engine is named."""
+    if not rows:
+        return Report()
+    caught = sum(runs is not None for runs in facts["found"].values())
+    words = f"After {facts['runs']:,} runs of each engine, the χ² test has found {caught} of the 6 broken ones"
+    return Report(
+        answer=f"{words} (p < 10⁻⁶). Which one is right, and what is wrong with the others?",
+        notes=[
+            f"{facts['outcomes']} outcomes are possible. Position 1 and 2 are drafted; all accepted, position 3 is the "
+            "bonus token. The bugs of these engines were put there on purpose, in the real loop.",
+        ],
+        figures=[_places(facts["places"]), _distances(rows, hide=True)],
+    )
+
+
+def _places(places: list[dict[str, Any]]) -> Figure:
+    """Exact and observed shares of the symbols at each position, an engine per colour."""
+    x = [[f"position {row['place']}" for row in places], [SIGNS[row["symbol"]] for row in places]]
+    names = [name for name in places[0] if name in LETTERS]
+    data = [draw.bars(x, [row["exact"] for row in places], "exact", "@target")]
+    data.append(draw.bars(x, [row["drafter"] for row in places], "drafter’s q", "@draft", "."))
+    for i, (name, look) in enumerate(draw.styles(names).items()):
+        data.append(draw.bars(x, [row[name] for row in places], name, look.colour, draw.HATCHES[i % 5]))
+    return Figure(
+        key="places",
+        title="What each engine writes",
+        hint="share of the runs with a symbol at a position; the drafter’s q of the first",
+        wide=True,
+        data=data,
+        layout=axes("symbols", "share of runs", yaxis=draw.FROM_ZERO, barmode="group", bargap=0.2, showlegend=True),
+    )
+
+
 def exact_distribution(settings: Losslessness, target: CachedTarget, prompt: TokenIds) -> dict[TokenIds, float]:
     """The joint distribution of the first tokens, multiplied out from the target's distributions."""
     from specdiff_core.maths.distributions import to_probs
 
     exact: dict[TokenIds, float] = {(): 1.0}
     sampling = settings.config("ratio", 0).sampling
-    for _ in range(settings.length):
+    for _ in range(settings.size):
         longer: dict[TokenIds, float] = {}
         for text, weight in exact.items():
             probs = to_probs(target.logits((*prompt, *text))[None], sampling, target.suppress)[0]
@@ -272,15 +422,14 @@ def _points(
             "bias_low": max(0.0, distance - high),
             "bias_high": distance + high,
             "p_value": 0.0 if stray else chi_squared(observed, p * size),
-            "lossless": settings.config(rule, 0).rule.lossless,
-        }
+        } | ({} if settings.game else {"lossless": settings.config(rule, 0).rule.lossless})
 
 
-def _distances(rows: list[dict[str, Any]]) -> Figure:
+def _distances(rows: list[dict[str, Any]], *, hide: bool = False) -> Figure:
     """Distance by number of runs, with the noise of exact samples."""
     rules = list(dict.fromkeys(row["rule"] for row in rows))
     first = [row for row in rows if row["rule"] == rules[0]] if rules else []
-    exact = {row["rule"]: row["lossless"] for row in rows}
+    exact = {row["rule"]: hide or row["lossless"] for row in rows}
     style = {
         rule: look if exact[rule] else draw.Style("@alarm", "x", "solid", f"{rule} (not exact)")
         for rule, look in draw.styles(rules).items()
@@ -345,6 +494,10 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
 def _models(settings: Losslessness, engine: Engine) -> tuple[CachedTarget, Any, TokenIds]:
     """The target, the drafter and the prompt of these settings."""
     if not settings.embedded:
+        if settings.game:
+            tables = lambda text: _logs(_dirichlet(settings.seed, 3, *text, symbols=SYMBOLS, spread=SPREAD))
+            guessed = lambda text, window: _random_drafter(settings.seed, text, window, SYMBOLS, SPREAD)
+            return CachedTarget(tables, SYMBOLS + 1, (SYMBOLS,)), TableDrafter(guessed, SYMBOLS), (0,)
         coins = settings.models == "coins"
 
         def table(text: TokenIds) -> Tensor:
@@ -413,6 +566,8 @@ class CachedTarget:
 
 MASK = 3
 """Mask id of the constructed cases, whose symbols are 0, 1 and 2."""
+SYMBOLS, SIGNS, KEPT, SPREAD = 5, "abcde", 3, 1.5
+"""Of the engines: symbols, whose mask comes after them; top-k; and Dirichlet's α of their distributions."""
 
 
 class TableDrafter:
@@ -420,8 +575,12 @@ class TableDrafter:
 
     name, layers, room = "table", (), sys.maxsize
 
-    def __init__(self, guess: Callable[[TokenIds, TokenIds], Tensor]) -> None:
-        self._guess = functools.cache(guess)
+    def __init__(self, guess: Callable[[TokenIds, TokenIds], Tensor], mask_id: int = MASK) -> None:
+        self._guess, self._mask_id = functools.cache(guess), mask_id
+
+    def logits(self, text: TokenIds, gamma: int) -> Tensor:
+        """``[gamma, V]`` of a window of masks behind a text."""
+        return self._guess(text, (self._mask_id,) * gamma)
 
     def start(self) -> TableDrafter:
         return self
@@ -433,7 +592,9 @@ class TableDrafter:
         from specdiff_core.drafters.denoise import denoise
 
         text = tuple(context.ids)
-        return (yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=MASK))
+        return (
+            yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=self._mask_id)
+        )
 
 
 def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
@@ -450,18 +611,23 @@ def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
     return torch.stack(rows)
 
 
-def _random_drafter(seed: int, text: TokenIds, window: TokenIds) -> Tensor:
+def _random_drafter(seed: int, text: TokenIds, window: TokenIds, symbols: int = 3, spread: float = 0.8) -> Tensor:
     """A random drafter that sees the revealed symbols of the window."""
     import torch
 
-    return torch.stack([_logs(_dirichlet(seed, 2, slot, *text, 9, *window)) for slot in range(len(window))])
+    return torch.stack(
+        [
+            _logs(_dirichlet(seed, 2, slot, *text, 9, *window, symbols=symbols, spread=spread))
+            for slot in range(len(window))
+        ]
+    )
 
 
-def _dirichlet(*key: int) -> list[float]:
-    """A distribution over three symbols, fixed by the key; the mask has no probability."""
+def _dirichlet(*key: int, symbols: int = 3, spread: float = 0.8) -> list[float]:
+    """A distribution over the symbols, fixed by the key; the mask has no probability."""
     import numpy as np
 
-    return [*np.random.default_rng(key).dirichlet([0.8] * 3).tolist(), 0.0]
+    return [*np.random.default_rng(key).dirichlet([spread] * symbols).tolist(), 0.0]
 
 
 def _logs(weights: Sequence[float]) -> Tensor:

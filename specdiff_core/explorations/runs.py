@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.explorations.base import ShouldStop, StopFlag
 from specdiff_core.measure.prompts import Prompt
+from specdiff_core.measure.race import race
 from specdiff_core.measure.runner import Run, plan
 from specdiff_core.measure.statistics import FEW, Interval
 from specdiff_core.measure.store import Rows, short_times
@@ -107,6 +109,42 @@ class Runs(Rows):
         if not any(map(self.of, keys)):
             raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
 
+    def race(self) -> Iterator[tuple[int, int, int]]:
+        """Decode every prompt with all settings on one clock, each run with a seed of its own, so that texts are
+        independent samples; a setting that fails is left out from then on.
+
+        Yields:
+            (prompts done, prompts in all, number of the prompt) after each. Ends early if stopped, without the current
+            prompt.
+
+        Raises:
+            SpecDiffError: vanilla failed, or all other settings did.
+        """
+        for turn, prompt in enumerate(self._prompts):
+            lanes = {
+                key: dataclasses.replace(config, seed=config.seed + turn * len(self._settings) + number)
+                for number, (key, config) in enumerate(self._settings.items())
+                if key not in self.failed
+            }
+            runs: dict[str, list[Event]] = {key: [] for key in lanes}
+            stop = StopFlag(self._stopped)
+            for key, event in race(self._engine, prompt.prompt, lanes, detail=False, stop=stop, threads=self.threads):
+                if isinstance(event, SpecDiffError) and key != BASELINE:
+                    self.failed[key] = event.message
+                elif isinstance(event, Exception):
+                    raise event
+                else:
+                    runs[key].append(event)
+            if self._stopped():
+                return
+            if len(self.failed) == len(self._settings) - 1:
+                raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
+            for key, events in runs.items():
+                if key not in self.failed:
+                    self._keep(Run(turn, prompt, 0, key, lanes[key]), events)
+            yield turn + 1, len(self._prompts), turn
+            self.events = {}
+
     def _run(self, run: Run) -> bool:
         key = run.lane
         try:
@@ -119,17 +157,21 @@ class Runs(Rows):
             return True
         if self._stopped():
             return False
+        self._keep(run, events)
+        return True
+
+    def _keep(self, run: Run, events: list[Event]) -> None:
+        key = run.lane
         self.events[key] = events
         self.add(run.row(events))
         if key == BASELINE:
             self._vanilla = self._stored(events)
         else:
-            race, _, lane = self._race_of(key, run.prompt).partition("#")
-            lanes = self._lanes.setdefault(race, {"vanilla": self._vanilla})
+            name, _, lane = self._race_of(key, run.prompt).partition("#")
+            lanes = self._lanes.setdefault(name, {"vanilla": self._vanilla})
             if (lane := lane or "drafted") not in lanes:
                 lanes[lane] = self._stored(events)
-                self.races[race] = gzip.compress(dump_trace(lanes, title=run.prompt.id), 9, mtime=0)
-        return True
+                self.races[name] = gzip.compress(dump_trace(lanes, title=run.prompt.id), 9, mtime=0)
 
     def _stored(self, events: Sequence[Event]) -> list[Event]:
         """A run as a race stores it: ids with their text, times rounded."""

@@ -1,4 +1,4 @@
-"""Prompts: this project's (``own.jsonl``, ``problems.jsonl``) and those of a file."""
+"""Prompts: this project's (``own.jsonl``) and those of a file."""
 
 from __future__ import annotations
 
@@ -111,12 +111,6 @@ OWN_TEXTS: dict[str, tuple[str, ...]] = {
     for flavour in dict.fromkeys(prompt.flavour for prompt in _OWN)
 }
 """Written for this project, five of each flavour of the embedded target's training text."""
-OWN_PROBLEMS, SHORT_QUESTIONS = (
-    tuple(msgspec.json.decode(line, type=Problem) for line in (_HERE / f"{name}.jsonl").read_bytes().splitlines())
-    for name in ("problems", "short")
-)
-"""Written for this project. The problems have solutions: a small target can't solve them, but may finish a solution.
-Short questions follow two answered ones; their prompts end in "The answer is"."""
 
 
 def ranks(prompts: Sequence[Prompt]) -> list[int]:

@@ -1,26 +1,25 @@
-"""Accuracy within a budget of seconds (the acceleration–compute figure of SpecDiff-2, arXiv
-2511.00606): the most frequent answer of the attempts that finish in time counts. No text depends on
-the budget, so one measurement of attempts gives the whole curve.
+"""Accuracy within a budget of seconds (the acceleration–compute figure of SpecDiff-2, arXiv 2511.00606): the most
+frequent answer of the attempts counts.
+
+The attempts of all lossless methods have one distribution, the target's (docs/theory.md, Exactness), so all of them
+together measure one accuracy for each number of attempts. Only the seconds of an attempt depend on the method.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.statistics import mean_interval
+from specdiff_core.measure.statistics import Resampled
 from specdiff_core.schema.events import Event
+from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.summary import final
 
-ATTEMPTS, TEMPERATURE = 8, 0.5
-"""Defaults for each problem."""
-PER_DECADE = 8
-"""Budgets per factor of ten."""
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Attempt(NamedTuple):
@@ -31,16 +30,12 @@ class Attempt(NamedTuple):
     answer: str
 
 
-def attempt_of(events: Sequence[Event], begun: str = "") -> Attempt:
-    """The attempt of a finished run. If it was cut off, only an explicitly stated answer counts.
-
-    Args:
-        begun: the beginning of a solution that the text continues; empty for none.
-    """
+def attempt_of(events: Sequence[Event]) -> Attempt:
+    """The attempt of a finished run. If it was cut off, only an explicitly stated answer counts."""
     last = final(events)
     assert last is not None, "a decode ends with Finished or raises"
     ended = last.reason in ("end_of_text", "stop_string")
-    return Attempt(round(last.seconds, 5), canonical(answered(begun + last.text, ended=ended)))
+    return Attempt(round(last.seconds, 5), canonical(answered(last.text, ended=ended)))
 
 
 def majorities(answers: Sequence[str]) -> list[str]:
@@ -57,93 +52,76 @@ def majorities(answers: Sequence[str]) -> list[str]:
     return leaders
 
 
-class _Tried:
-    """The attempts of a method at one problem, in all rotations, so that each attempt comes first
-    once: this reduces the noise."""
-
-    def __init__(self, attempts: Sequence[Attempt], right: str) -> None:
-        self.count, self.attempts = len(attempts), attempts
-        turns = [[*attempts[first:], *attempts[:first]] for first in range(self.count)]
-        self.ends = [list(accumulate(attempt.seconds for attempt in turn)) for turn in turns]
-        self._right = [[answer == right for answer in majorities([run.answer for run in turn])] for turn in turns]
-
-    def voted(self, count: int) -> float:
-        """The share of rotations whose first ``count`` attempts vote for the right answer."""
-        return sum(turn[count] for turn in self._right) / self.count
-
-    def within(self, seconds: float) -> tuple[float, float]:
-        """The share of rotations with the right answer after ``seconds``, and the mean number of finished attempts."""
-        fit = [bisect_right(ends, seconds) for ends in self.ends]
-        return sum(turn[n] for turn, n in zip(self._right, fit, strict=True)) / self.count, sum(fit) / self.count
-
-
 Attempts = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its attempts, in order
-Tried = Mapping[str, Sequence[_Tried]]  # method -> the problems that it has attempted
 
 
-def rotated(attempts: Attempts, right: Sequence[str]) -> Tried:
-    """The rotations for all tables below. They are expensive, so compute them once."""
-    pairs = {name: zip(problems, right, strict=True) for name, problems in attempts.items()}
-    tried = {name: [_Tried(*pair) for pair in group if pair[0]] for name, group in pairs.items()}
-    return {name: problems for name, problems in tried.items() if problems}
+def voted(answers: Sequence[str], right: str, most: int) -> list[float]:
+    """How often the majority of 0, 1, …, ``most`` of these answers is right, averaged over which comes first: this
+    reduces the noise."""
+    turns = [majorities([*answers[first:], *answers[:first]][:most]) for first in range(len(answers))]
+    return [sum(turn[count] == right for turn in turns) / len(turns) for count in range(most + 1)]
 
 
-def grid_of(tried: Tried) -> list[float]:
-    """Budgets from no finished attempt to all of them, evenly spaced on a logarithmic axis."""
-    problems = [problem for group in tried.values() for problem in group]
-    first = min((run.seconds for problem in problems for run in problem.attempts), default=1.0)
-    last = max((problem.ends[0][-1] for problem in problems), default=1.0)
-    low, high = (math.log10(max(seconds, 1e-6)) * PER_DECADE for seconds in (first, last))
-    return [round(10 ** (step / PER_DECADE), 6) for step in range(math.floor(low), math.ceil(high) + 1)]
+def curves(attempts: Attempts, right: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The accuracy within seconds, from the problems that every method attempted.
 
+    Returns:
+        rows: for each method and number of attempts k, their mean ``seconds``; the ``accuracy`` of a majority of k,
+            pooled over all methods, with its 95 % interval over problems; and the ``gain`` over vanilla's accuracy
+            after as many seconds, with its paired interval. Between whole attempts, vanilla's is interpolated; the
+            gain is None where vanilla finished none, or more than were measured.
+        singles: by method, its number of ``attempts``, their own ``accuracy``, mean ``seconds`` and share without an
+            answer; and the ``speedup`` of an attempt, vanilla's mean seconds over its own, with its paired interval.
+    """
+    import numpy as np
 
-def curves(tried: Tried) -> list[dict[str, Any]]:
-    """A row for each method and budget of :func:`grid_of`: the share of problems whose majority is right, with a 95 %
-    interval over problems. A curve ends when all attempts are used up."""
-    rows, budgets = [], grid_of(tried)
-    for name, group in tried.items():
-        for budget in budgets:
-            stats = [problem.within(budget) for problem in group]
-            rows.append(
-                {
-                    "method": name,
-                    "budget": budget,
-                    **shared([score for score, _ in stats]),
-                    "attempts": sum(fit for _, fit in stats) / len(stats),
-                    "used_up": sum(problem.ends[0][-1] <= budget for problem in group) / len(stats),
-                    "problems": len(stats),
-                }
-            )
-            if rows[-1]["used_up"] == 1:
-                break
-    return rows
-
-
-def votes(tried: Tried) -> list[dict[str, Any]]:
-    """A row for each method and number of attempts, over the problems with that many."""
-    return [
-        {"method": name, "k": count, **shared([problem.voted(count) for problem in voting]), "problems": len(voting)}
-        for name, problems in tried.items()
-        for count in range(1, max(problem.count for problem in problems) + 1)
-        if (voting := [problem for problem in problems if problem.count >= count])
+    problems = [number for number in range(len(right)) if all(own[number] for own in attempts.values())]
+    if not problems:
+        return [], {}
+    pooled = [  # the first attempt of every method, then the second, …
+        [one.answer for one in chain(*zip_longest(*(own[number] for own in attempts.values()))) if one]
+        for number in problems
     ]
-
-
-def singles(tried: Tried) -> dict[str, dict[str, Any]]:
-    """By method: accuracy and mean seconds of an attempt, and the share without an answer."""
-    by_method: dict[str, dict[str, Any]] = {}
-    for name, problems in tried.items():
-        attempts = [attempt for problem in problems for attempt in problem.attempts]
-        by_method[name] = {
-            "accuracy": sum(problem.voted(1) for problem in problems) / len(problems),
-            "attempts": len(attempts),
-            "seconds": sum(attempt.seconds for attempt in attempts) / len(attempts),
-            "no_answer": sum(not attempt.answer for attempt in attempts) / len(attempts),
+    most = min(map(len, pooled))
+    scores = [voted(answers, right[number], most) for answers, number in zip(pooled, problems, strict=True)]
+    sampled = Resampled([len(problems)])
+    accuracy = sampled.sums(0, scores) / sampled.sums(0, [[1]] * len(problems))  # [1 + most, 1 + resamples]
+    seconds, singles = dict[str, np.ndarray](), dict[str, dict[str, Any]]()  # of an attempt: [1 + resamples]
+    for name, own in attempts.items():
+        tried = [own[number] for number in problems]
+        spent, count = sampled.sums(0, [[sum(one.seconds for one in each), len(each)] for each in tried])
+        seconds[name] = spent / count
+        speed = sampled.interval(seconds[BASELINE] / seconds[name])
+        pairs = [(one.answer, right[number]) for number in problems for one in own[number]]
+        singles[name] = {
+            "attempts": len(pairs),
+            "accuracy": sum(answer == wanted for answer, wanted in pairs) / len(pairs),
+            "seconds": float(seconds[name][0]),
+            "no_answer": sum(not answer for answer, _ in pairs) / len(pairs),
+            "speedup": speed.value,
+            "low": speed.low,
+            "high": speed.high,
         }
-    return by_method
+    rows = []
+    for name in attempts:
+        for count in range(1, most + 1):
+            share = sampled.interval(accuracy[count], positive=False)
+            row = {"method": name, "attempts": count, "seconds": count * float(seconds[name][0])}
+            row |= {"accuracy": share.value, "low": max(0.0, share.low), "high": min(1.0, share.high)}
+            row |= dict.fromkeys(("gain", "gain_low", "gain_high"))
+            finished = count * seconds[name] / seconds[BASELINE]  # attempts of vanilla
+            if name != BASELINE and 1 <= finished[0] <= most:
+                gain = sampled.interval(accuracy[count] - _at(accuracy, finished), positive=False)
+                row |= {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}
+            rows.append(row | {"problems": len(problems)})
+    return rows, singles
 
 
-def shared(scores: Sequence[float]) -> dict[str, float]:
-    """The mean over problems with the ends of its 95 % interval."""
-    mean = mean_interval(scores)
-    return {"accuracy": mean.value, "low": max(0.0, mean.low), "high": min(1.0, mean.high)}
+def _at(accuracy: np.ndarray, finished: np.ndarray) -> np.ndarray:
+    """Interpolates ``accuracy [1 + most, n]`` at numbers of attempts ``finished [n]``, in each column."""
+    import numpy as np
+
+    whole = np.clip(finished.astype(int), 0, len(accuracy) - 2)
+    part, columns = np.minimum(finished - whole, 1.0), np.arange(len(finished))
+    mixed: np.ndarray = (1 - part) * accuracy[whole, columns] + part * accuracy[whole + 1, columns]
+    return mixed
