@@ -185,7 +185,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         quickest = max(others, key=lambda name: others[name]["speedup"])
         vanilla, best = single["vanilla"], others[quickest]
         answer = (
-            f"Every method’s attempts are equally often right; one takes {_lasting(vanilla['seconds'])} with vanilla "
+            f"All methods are equally accurate; an attempt takes {_lasting(vanilla['seconds'])} with vanilla "
             f"and {_lasting(best['seconds'])} with {label[quickest]}, {times(best['speedup'])} "
             f"({_between(best['low'], best['high'])})."
         )

@@ -82,7 +82,7 @@ MISTAKES = {
         "may be a symbol that the target never writes.",
     ),
 }
-"""Engine of ``broken.py`` -> its bug, and how it shows."""
+"""Engine of ``decoding/broken.py`` -> its bug, and how it shows."""
 LETTERS = "ABCDEFG"
 
 
@@ -200,7 +200,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
     @property
     def hidden(self) -> dict[str, str]:
-        """Letter of the game -> its engine in ``broken.py``, in an order that depends on the seed."""
+        """Letter of the game -> its engine in ``decoding/broken.py``, in an order that depends on the seed."""
         import numpy as np
 
         return dict(zip(LETTERS, np.random.default_rng(self.seed).permutation([*MISTAKES]).tolist(), strict=True))
@@ -215,9 +215,9 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return (self.models,) if self.embedded else ()
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+        from specdiff_core.decoding.broken import ENGINES, Misreporting
         from specdiff_core.decoding.clock import DeviceClock
         from specdiff_core.decoding.loop import speculate
-        from specdiff_core.explorations.broken import ENGINES, Misreporting
         from specdiff_core.models.device import cpu_threads
 
         self.check()

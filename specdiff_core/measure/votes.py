@@ -123,5 +123,6 @@ def _at(accuracy: np.ndarray, finished: np.ndarray) -> np.ndarray:
 
     whole = np.clip(finished.astype(int), 0, len(accuracy) - 2)
     part, columns = np.minimum(finished - whole, 1.0), np.arange(len(finished))
-    mixed: np.ndarray = (1 - part) * accuracy[whole, columns] + part * accuracy[whole + 1, columns]
+    before, after = accuracy[whole, columns], accuracy[whole + 1, columns]
+    mixed: np.ndarray = before + part * (after - before)
     return mixed

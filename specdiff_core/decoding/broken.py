@@ -1,5 +1,5 @@
 """Seven engines for the question "Which engine is broken?": six have one bug each, **on purpose**; never decode with
-them. Each is the loop of ``decoding/loop.py`` with one real mistake in its draws, its q or its verification."""
+them. Each is the loop of ``loop.py`` with one real mistake in its draws, its q or its verification."""
 
 from __future__ import annotations
 
