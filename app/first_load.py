@@ -150,7 +150,11 @@ class Kept:
     ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server")
 
     def __init__(
-        self, app: ASGIApp, scripts: str = "", named: Callable[[str], str] = str, worded: Worded | None = None
+        self,
+        app: ASGIApp,
+        scripts: str = "",
+        named: Callable[[str], str] = lambda query: "",
+        worded: Worded | None = None,
     ) -> None:
         self.app, self.scripts, self.named, self.worded = app, scripts.encode(), named, worded
         self.kept: dict[tuple[str, ...] | None, list[Message]] = {}

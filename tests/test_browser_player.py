@@ -480,7 +480,7 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     assert re.search(r"\b1\b", page.inner_text(voice))
     assert not serious(page) and not overflows(page)
     page.keyboard.press("ArrowRight")
-    page.get_by_role("button", name="Reject").click()
+    page.get_by_role("button", name="Replace").click()
     page.wait_for_selector(f"{judge} :text-matches('of 2[^0-9]')")
     assert page.evaluate("document.activeElement.closest('.sd-judge') !== null"), "it stays"
     page.keyboard.press("Escape")

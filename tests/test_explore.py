@@ -75,7 +75,7 @@ def slow(*values: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """No warm-ups, and no probe of the threads: they are tested with the engine."""
-    monkeypatch.setattr(Engine, "warm_up", lambda self, config, *_: self.drafter(config.drafter))
+    monkeypatch.setattr(Engine, "warm_up", lambda self, config, *_, **more: self.drafter(config.drafter))
     monkeypatch.setattr("specdiff_core.engine.quickest_threads", lambda *_: 1)
     monkeypatch.setattr(window_map, "REPEATS", REPEATS)
     monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)

@@ -15,8 +15,8 @@ from specdiff_core.schema.events import DraftReady, Finished, RoundStarted, RunS
 SMALL, WINDOW, TREE, FOUR, SAMPLED = (
     f"smollm2-chat-{name}.jsonl.gz"
     for name in (
-        "one-pass-4-tokens-dflash",
-        "one-pass-8-tokens-dflash",
+        "one-step-4-tokens-dflash",
+        "one-denoising-step-dflash",
         "draft-tree-of-8-nodes-ddtree",
         "four-denoising-steps",
         "sampling-at-0-7-exact-ratio-test",
