@@ -641,8 +641,11 @@ def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) ->
 def check_attempts(rows: list[dict[str, Any]], facts: dict[str, Any]) -> dict[str, list[list[Attempt]]]:
     """Check a budget's rows and facts against its attempts, and return the attempts."""
     found = {
-        name: [[Attempt(*one) for one in zip(own["seconds"], own["answers"], strict=True)] for own in each]
-        for name, each in facts["attempts"].items()
+        name: [
+            [Attempt(*one) for one in zip(*texts, strict=True)]
+            for texts in zip(own["seconds"], own["answers"], strict=True)
+        ]
+        for name, own in facts["attempts"].items()
     }
     assert all(said == canonical(said) for own in found.values() for each in own for _, said in each)
     again, singles = curves(found, [problem["answer"] for problem in facts["problems"]])

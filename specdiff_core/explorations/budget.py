@@ -162,10 +162,10 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 "given": self.given if begun else "none",
                 "single": singles,
                 "attempts": {
-                    name: [
-                        {"seconds": [text.seconds for text in group], "answers": [text.answer for text in group]}
-                        for group in by_problem
-                    ]
+                    name: {
+                        "seconds": [[text.seconds for text in group] for group in by_problem],
+                        "answers": [[text.answer for text in group] for group in by_problem],
+                    }
                     for name, by_problem in tried.items()
                 },
             }

@@ -113,7 +113,8 @@ def curves(attempts: Attempts, right: Sequence[str]) -> tuple[list[dict[str, Any
             if name != BASELINE and 1 <= finished[0] <= most:
                 gain = sampled.interval(accuracy[count] - _at(accuracy, finished), positive=False)
                 row |= {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}
-            rows.append(row | {"problems": len(problems)})
+            short = {field: round(value, 6) if isinstance(value, float) else value for field, value in row.items()}
+            rows.append(short | {"problems": len(problems)})
     return rows, singles
 
 
