@@ -5,6 +5,7 @@ Widgets don't validate: ``DecodeConfig`` does, so that all errors look the same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -53,7 +54,7 @@ class Controls:
     Attributes:
         method: the widget of ``method``, which runs don't read.
         settings: widgets by name, in the order in which a run takes them.
-        threads: hidden; the player fills it for one run.
+        aside: hidden; what the player tells the server beside the settings: a run's threads, or a link.
         missing: in the drawer: which pairs are not available, and why.
         model: the model's description, the loading message, and the buttons Get and Stop.
     """
@@ -106,7 +107,7 @@ class Controls:
                 if last is not None:
                     last(self.settings)
                 self.missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
-            self.threads = gr.Textbox("", elem_id=f"{tab}-threads", label="Threads", elem_classes=["sd-unseen"])
+            self.aside = gr.Textbox("", elem_id=f"{tab}-aside", label="Aside", elem_classes=["sd-unseen"])
         for index, chip in enumerate(chips):
             if dares:
                 taken = [self.prompt, self.settings["temperature"]]
@@ -182,10 +183,16 @@ def wire(
     """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player; and let
     it fill them with the settings of the race on its stage, which ``from_query`` reads."""
     fill = gr.Button("Take these settings", elem_id=f"{form.tab}-fill", elem_classes=["sd-unseen"])
-    settings = f"() => [window.specdiff.players.{form.tab}.shown.settings]"
-    taken = fill.click(
-        lambda link: form.fill(from_query(dict(parse_qsl(link)))), form.threads, form.inputs, js=settings, **QUIET
+
+    def pairs(*values: Any) -> str:
+        """The settings of the link (last) beside the form's: whatever is typed until they arrive stays typed."""
+        filled = {name: _value(one) for name, one in from_query(dict(parse_qsl(values[-1]))).items()}
+        return json.dumps([[value, filled.get(name, value)] for name, value in zip(form.fields, values, strict=False)])
+
+    asked = fill.click(
+        pairs, [*form.inputs, form.aside], form.aside, js=scripts.ask(form.tab), trigger_mode="always_last", **QUIET
     )
+    taken = asked.then(None, [*form.inputs, form.aside], form.inputs, js=scripts.TAKE, **QUIET)
     taken.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
     changes = [component.change for component in form.inputs]
     gr.on(changes, None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]))
@@ -193,12 +200,17 @@ def wire(
         form.tab,
         [form.run.click, form.prompt.submit],
         run,
-        [*form.inputs, form.threads],
+        [*form.inputs, form.aside],
         player,
         js=scripts.run(form.tab, [*form.fields]),
     )
     running.then(model_of, form.settings["pair"], form.model, **QUIET)  # a run may have fetched it
     form.stop.click(stop, None, None, **QUIET)
+
+
+def _value(update: Any) -> Any:
+    """A widget's new value, which may come with new choices; those follow from the pair."""
+    return update["value"] if isinstance(update, dict) else update
 
 
 def start_job(

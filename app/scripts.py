@@ -30,7 +30,15 @@ SHARE = """() => {
 }"""
 """In a Space, the link is also sent to the surrounding frame."""
 
+TAKE = """(...values) => {
+  const pairs = JSON.parse(values.pop());
+  return values.map((value, i) => JSON.stringify(value) === JSON.stringify(pairs[i][0]) ? pairs[i][1] : value);
+}"""
+"""The last value, pairs of old and new values, applied to the others; one that changed meanwhile stays."""
+
 _SETTINGS = "Object.fromEntries(NAMES.map((name, i) => [name, values[i]]))"
+
+_ASK = """(...values) => [...values.slice(0, -1), window.specdiff.players[TAB].shown.settings]"""
 
 _CONTROLS = """(...values) => {
   const settings = SETTINGS;
@@ -53,6 +61,11 @@ def dare(prompt: str, temperature: float | None) -> str:
     return (
         f"(prompt, temperature) => [{json_for_script(prompt)} || prompt, {json_for_script(temperature)} ?? temperature]"
     )
+
+
+def ask(tab: str) -> str:
+    """Send the controls' values and the link of the settings on the stage."""
+    return _ASK.replace("TAB", json_for_script(tab))
 
 
 def controls(tab: str, names: Sequence[str]) -> str:

@@ -182,6 +182,20 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.wait_for_selector("#race-player .sd-stale:visible")
 
 
+def test_what_is_typed_stays_when_a_recordings_settings_arrive_late(browser: Any, address: str) -> None:
+    held: list[Any] = []
+    with visit(browser, address) as page:
+        open_drawer(page, "live")
+        page.route("**/run/predict*", lambda route: held.append(route))  # not a method: they are marked
+        page.select_option("#live-player .sd-more", label="Math: Four denoising steps")
+        titled(page, "Math: Four denoising steps")
+        number(page, "live", "seed", 5)
+        assert held
+        page.unroute("**/run/predict*")  # they go on
+        page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('Question')")
+        assert page.input_value("#live-seed input") == "5"
+
+
 def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None:
     chosen = {
         "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "auto": "true", "order": "entropy",

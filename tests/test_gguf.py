@@ -502,4 +502,4 @@ def test_loading_smollm2_holds_one_copy_of_its_weights(real_cache: None) -> None
     Path("/proc/self/clear_refs").write_text("5")  # the most from now on
     engine = Engine.load("smollm2", device="cpu", dtype="bf16", drafters=[])
     assert engine.ends == engine.pair.ends == (2,)
-    assert 100 < held("VmRSS") - before < 400 and held("VmHWM") - before < 450
+    assert 100 < held("VmRSS") - before < 400 and held("VmHWM") - before < 500
