@@ -36,9 +36,9 @@ from specdiff_core.schema.symbols import glossary
 LOG = logging.getLogger(__name__)
 TRACES = ASSETS / "traces"
 INDEX = "index.json"
+"""Beside recordings: file name -> {"title", "settings"}: the controls' values, as in a link."""
 BLOCKS = "blocks"
 """The folder of recorded blocks, by the names of their recordings."""
-"""Beside recordings: file name -> {"title", "settings"}: the controls' values, as in a link."""
 FONTS = {
     "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, "
     "U+20AC, U+2122, U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",

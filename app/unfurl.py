@@ -27,6 +27,8 @@ from specdiff_core.schema.trace import read_trace
 
 LEAD = "A small model fills the blanks. A big one checks them all at once."
 SIZE = (1200, 630)
+LARGEST = 4 * 2**20
+"""Bytes of a trace that gets a card: it is read while its page is made. A visitor's file may have far more."""
 FONT = Path(__file__).parent / "static" / "fonts" / "inter-latin.woff2"
 _META = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 _NAME = re.compile(r"[\w-]+\.jsonl(\.gz)?")
@@ -46,6 +48,7 @@ class Summary(NamedTuple):
     speedup: float | None  # over vanilla, if its clock was undisturbed
     guesses: tuple[Guess, ...]
     own: str  # the target's word after them
+    unit: str  # words, or tokens, if some are only parts of words
     passes: float | None  # what the check cost, in passes of vanilla
     model: str
     device: str
@@ -58,7 +61,7 @@ class Summary(NamedTuple):
     @property
     def sentence(self) -> str:
         right = sum(mark == "✓" for _, mark in self.guesses)
-        words = f"The small model guessed {right} of {len(self.guesses)} words; the big one checked them"
+        words = f"The small model guessed {right} of {len(self.guesses)} {self.unit}; the big one checked them"
         if self.passes is None:
             return f"{words} in one pass."
         return f"{words} in the time of {'one' if self.passes < 1.25 else f'{self.passes:.1f}'}."
@@ -79,7 +82,9 @@ def summary_of(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
     pieces = pieces_of(drafted)
     marks = ["✓"] * verified.accepted + (["✕"] if verified.accepted < len(verified.tests) else [])
     marks += [""] * (len(draft.ids) - len(marks))
-    words = [pieces.get(token, "").strip() or "·" for token in draft.ids]
+    texts = [pieces.get(token, "") for token in draft.ids]
+    words = [text.strip() or "·" for text in texts]
+    whole = not any(text[:1].isalnum() for text in texts)
     passes = [one.span.seconds for one in vanilla if isinstance(one, TargetScored)]
     check = next((one.span.seconds for one in drafted if isinstance(one, TargetScored) and one.round == draft.round), 0)
     quiet = not any(fold(events).crowded for events in lanes.values() if events)
@@ -89,6 +94,7 @@ def summary_of(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
         speedup=next((one.get("speedup") for lane, one in compared.items() if lane != BASELINE and quiet), None),
         guesses=tuple(map(Guess, words, marks)),
         own=pieces.get(verified.extra, "").strip(),
+        unit="words" if whole else "tokens",
         passes=check / (sum(passes) / len(passes)) if passes else None,
         model=header.models.get("target", "").rsplit("/", 1)[-1].removesuffix(".gguf"),
         device=header.device,
@@ -98,8 +104,8 @@ def summary_of(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
 def _read(name: str) -> Summary | None:
     """The summary of a recording or a kept run; None: there is none to show."""
     path = TRACES / name
-    raw = path.read_bytes() if path.is_file() else RUNS.read(name)
-    return _summary(raw) if raw else None
+    raw = path.read_bytes() if path.is_file() else RUNS.read(name, 0, LARGEST + 1)
+    return _summary(raw) if raw and len(raw) <= LARGEST else None
 
 
 @lru_cache(maxsize=32)

@@ -6,7 +6,7 @@ import { Frames } from './frames.js';
 import { Player } from './views/player.js';
 import { isOpen, isShown, keepRuns, mark, openTab, REFUSAL, register, visit } from './page.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
-import { blockOf } from './state/block.js';
+import { readBlock } from './state/block.js';
 import { buildLane } from './state/lane.js';
 import { times } from './state/format.js';
 import { download } from './views/dom.js';
@@ -288,7 +288,7 @@ export class App extends Job {
   /** Add the staged round with other windows and steps. @param {string} url */
   async fetchBlock(url) {
     const { shown } = this;
-    shown.block = blockOf((await fetchTrace(url)).lanes);
+    shown.block = readBlock((await fetchTrace(url)).lanes);
     this.frames.ask();
   }
 

@@ -16,8 +16,8 @@ import { giveLink } from './views/link.js';
 export class Study {
   /** @param {HTMLElement} root of the player
    *  @param {{shown: () => Shown, select: (name: string) => void, jump: (round: number) => void,
-   *  rest: (seconds: number) => void, draw: () => void, speak: () => void, query: () => string}} on the player: what is
-   *  on its stage, and how the playhead moves */
+   *  rest: (seconds: number) => void, draw: () => void, speak: () => void, query: () => string}} on
+   *  the player: what is on its stage, and how the playhead moves */
   constructor(root, on) {
     this.root = root;
     this.on = on;

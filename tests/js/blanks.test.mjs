@@ -12,8 +12,8 @@ import {
   stateAfter,
   tilesOf,
 } from '../../app/static/state/blanks.js';
-import { blockOf, longest, stepsOf, stepsWords } from '../../app/static/state/block.js';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { longest, readBlock, stepsOf, stepsWords } from '../../app/static/state/block.js';
+import { buildLane, extend, stateAt } from '../../app/static/state/lane.js';
 import { framesOf } from '../../app/static/views/card.js';
 
 const lane = buildLane(trace.lanes.drafted);
@@ -84,11 +84,35 @@ test('a block is compared by tokens per second', () => {
     found.span = { ...found.span, seconds };
     return [make.started(0), ...events.slice(1)];
   };
-  const block = blockOf({ '1/1': round(1, 0.01), '2/1': round(1, 0.01), '2/2': round(2, 0.011) });
+  const block = readBlock({ '1/1': round(1, 0.01), '2/1': round(1, 0.01), '2/2': round(2, 0.011) });
   assert.deepEqual([longest(block), stepsOf(block, 2)], [2, [1, 2]]);
   assert.ok(
     stepsWords(block.get('2/2'), block.get('2/1')).endsWith('More steps were faster here.'),
   );
-  const dear = blockOf({ '2/1': round(1, 0.01), '2/2': round(2, 9) });
+  const dear = readBlock({ '2/1': round(1, 0.01), '2/2': round(2, 9) });
   assert.ok(stepsWords(dear.get('2/2'), dear.get('2/1')).endsWith('One step was faster here.'));
+});
+
+test('in a race under way, a round learns its place in the text when it is committed', () => {
+  const { events } = lane;
+  const growing = buildLane([]);
+  let state = null;
+  for (const event of events) {
+    extend(growing, [event]);
+    state = stateAt(growing, growing.events.length, state);
+  }
+  const whole = stateAt(lane, events.length).window;
+  assert.ok(whole.first > 0);
+  assert.equal(state.window.first, whole.first);
+});
+
+test('a step says which blanks it fills', () => {
+  const words = (order, steps) => {
+    const header = { ...lane.header, config: { ...lane.header.config, order } };
+    const round = { ...stateAfter(lane, mixed).window, draft: null, steps };
+    return captionOf({ ...lane, header }, round, null);
+  };
+  const said = ['left_to_right', 'random', 'max_prob'].map((order) => words(order, 4));
+  assert.equal(new Set(said).size, 3, 'reveal orders differ');
+  assert.equal(words('left_to_right', 1), words('max_prob', 1), 'one step fills all');
 });

@@ -13,6 +13,9 @@ import { piece } from './detokenize.js';
  *  others: string[]}} Tile `heat`: the drafter's confidence, 0 to 5; `others`: the tokens that it
  *  found probable, with their probabilities */
 
+/** What a denoising step fills, by reveal order; in all others, what the drafter is surest of.
+ *  @type {Record<string, string>} */
+const REVEALED = { left_to_right: 'the next blanks from the left', random: 'blanks at random' };
 const MARKS = { right: '✓', wrong: '✕', own: '↻' };
 const SAID = {
   blank: 'blank',
@@ -85,9 +88,12 @@ function tileOf(lane, kind, id, heat, candidates) {
  *  token. @param {PartialRound} round */
 export const resultsOf = ({ verified }) => decisive(verified?.tests ?? []).size + 1;
 
-/** What a round's tokens are called: words, if each begins one. @param {string[]} texts */
-function unitOf(texts) {
-  return texts.every((text, i) => /^[\s\p{P}]|^$/u.test(text) || i === 0) ? 'word' : 'token';
+/** What a round's tokens are called: words, if each begins one. @param {string[]} texts
+ *  @param {number} first their place in the text */
+function unitOf(texts, first) {
+  return texts.every((text, i) => first + i === 0 || /^[\s\p{P}]|^$/u.test(text))
+    ? 'word'
+    : 'token';
 }
 
 /** The seconds in which a lane without drafts wrote some of its tokens; null if it hasn't.
@@ -109,10 +115,14 @@ export function captionOf(lane, round, baseline, checked = Infinity) {
   const { passes, steps, draft, scored, verified, committed, size, first } = round;
   const pass = passes.at(-1);
   const texts = lane.texts.slice(first, first + (committed?.ids.length ?? 0));
-  if (!draft && !pass) return `${plural(size, 'blank')}, to be filled in ${plural(steps, 'step')}.`;
+  if (!draft && !pass) {
+    return `${plural(size, 'blank')}${steps ? `, to be filled in ${plural(steps, 'step')}` : ''}.`;
+  }
   if (!draft && pass) {
-    return `Step ${passes.length} of ${steps}: the small model fills the blanks that it is surest of. ` +
-      `${milliseconds(pass.span.seconds)}.`;
+    const which = REVEALED[String(lane.header?.config.order)] ?? 'the blanks that it is surest of';
+    return `Step ${passes.length} of ${steps}: the small model fills ${
+      steps > 1 ? which : 'them all'
+    }. ${milliseconds(pass.span.seconds)}.`;
   }
   if (!draft || !scored || !verified) {
     const time = scored ? ` ${milliseconds(scored.span.seconds)}.` : '';
@@ -128,7 +138,7 @@ export function captionOf(lane, round, baseline, checked = Infinity) {
   const count = verified.accepted + Number(round.extra);
   const seconds = draft.span.seconds + scored.span.seconds + verified.span.seconds;
   const alone = aloneSeconds(baseline, first, count);
-  const unit = unitOf(texts);
+  const unit = unitOf(texts, first);
   const what = `${plural(count, unit)}, one check: ${milliseconds(seconds)} with the drafting.`;
   return alone === null ? what : `${what} Alone: ${plural(count, 'pass')}, ${milliseconds(alone)}.`;
 }

@@ -3,26 +3,25 @@
 import { buildLane, stateAt } from './lane.js';
 import { milliseconds, plural } from './format.js';
 /** @import { Event } from './events.d.ts' */
-/** @import { Lane, State } from './lane.js' */
+/** @import { Lane, PartialRound } from './lane.js' */
 
-/** @typedef {{lane: Lane, state: State, accepted: number, size: number, draft: number,
+/** @typedef {{lane: Lane, round: PartialRound, accepted: number, size: number, draft: number,
  *  check: number}} Variant the round with one γ and T; `draft`, `check`: seconds */
 /** @typedef {Map<string, Variant>} Block by `γ/T` */
 
 /** @param {Record<string, Event[]>} lanes of the block's trace @returns {Block} */
-export function blockOf(lanes) {
+export function readBlock(lanes) {
   const variants = Object.entries(lanes).map(([key, events]) => {
     const lane = buildLane(events);
-    const state = stateAt(lane, events.length);
-    const { draft, scored, verified, accepted, size } = lane.rounds[0];
-    const scoring = state.window?.scored ?? scored;
+    const round = /** @type {PartialRound} */ (stateAt(lane, events.length).window);
+    const { draft, scored, verified, accepted, size } = round;
     return [key, {
       lane,
-      state,
+      round,
       accepted,
       size,
       draft: draft?.span.seconds ?? 0,
-      check: (scoring?.span.seconds ?? 0) + (verified?.span.seconds ?? 0),
+      check: (scored?.span.seconds ?? 0) + (verified?.span.seconds ?? 0),
     }];
   });
   return new Map(/** @type {[string, Variant][]} */ (variants));
@@ -48,8 +47,8 @@ export function variantWords({ accepted, size, draft, check }) {
 export function stepsWords(many, one) {
   const pace = ({ accepted, draft, check }) => (accepted + 1) / (draft + check);
   const right = many.accepted === one.accepted
-    ? 'both got as many words right'
-    : `${plural(many.accepted, 'word')} against ${one.accepted} were right`;
+    ? 'both got as many guesses right'
+    : `${plural(many.accepted, 'guess')} against ${one.accepted} were right`;
   const cost =
     `Each step is another pass of the small model: ${milliseconds(many.draft)} against ` +
     `${milliseconds(one.draft)} to draft, and ${right}.`;

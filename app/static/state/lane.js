@@ -163,7 +163,10 @@ export function extend(lane, events) {
 }
 
 /** What is known of a whole round in advance, as its window needs it. @param {Round} round */
-const knownOf = ({ size, steps, drafted, accepted, extra, tree, copied, unrecorded, decided }) => ({
+const knownOf = (
+  { size, steps, drafted, accepted, extra, tree, copied, unrecorded, decided, first },
+) => ({
+  first,
   size,
   steps,
   drafted,

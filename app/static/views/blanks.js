@@ -12,7 +12,7 @@ import { say } from './link.js';
 import { isJudged } from '../state/verifier.js';
 /** @import { Run } from './card.js' */
 /** @import { App } from '../app.js' */
-/** @import { Lane, State } from '../state/lane.js' */
+/** @import { Lane, PartialRound } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Block } from '../state/block.js' */
 /** @import { Tile } from '../state/blanks.js' */
@@ -20,24 +20,19 @@ import { isJudged } from '../state/verifier.js';
 const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
 const SHOWN = 120; // characters of the text before the blanks
 
-/** The round on the stage, and the state of its lane then: the one that plays, or, before and after,
- *  the staged one. @param {Scene} scene
- *  @returns {{lane: Lane, state: State, checked: number, still: boolean} | null} */
-function staged({ lane, state, view, over, share, isSlow }) {
-  if (!lane || !state) return null;
+/** The round on the stage: the one that plays, or, before and after, the staged one.
+ *  @param {Scene} scene
+ *  @returns {{lane: Lane, round: PartialRound, checked: number, still: boolean} | null} */
+function staged({ lane, view, over, share, isSlow }) {
+  if (!lane) return null;
   if (over || !view?.size) {
-    const round = isOver(lane) ? stagedRound(lane) : -1;
-    return round < 0
-      ? null
-      : { lane, state: stateAfter(lane, round), checked: Infinity, still: true };
+    const number = isOver(lane) ? stagedRound(lane) : -1;
+    const round = number < 0 ? null : stateAfter(lane, number).window;
+    return round && { lane, round, checked: Infinity, still: true };
   }
   const judging = isSlow && view.verified && !view.committed;
-  return {
-    lane,
-    state,
-    checked: judging ? Math.floor(share * (resultsOf(view) + 0.999)) : Infinity,
-    still: false,
-  };
+  const checked = judging ? Math.floor(share * (resultsOf(view) + 0.999)) : Infinity;
+  return { lane, round: view, checked, still: false };
 }
 
 /** The end of a text. @param {string} text */
@@ -53,7 +48,8 @@ const TileView = ({ tile: { kind, words, heat, mark, said, others }, open, press
       <button type="button" class=${classes('sd-tile', `sd-tile-${kind}`)} data-heat=${heat}
         aria-expanded=${String(open)} aria-label=${said} title=${others.join(' · ') || null}
         onclick=${press}>
-        <span class="sd-tile-words">${words}</span><span class="sd-tile-mark" aria-hidden="true">${mark}</span></button>
+        <span class="sd-tile-words">${words}</span>
+        <span class="sd-tile-mark" aria-hidden="true">${mark}</span></button>
       ${open && others.length > 0 && html`
         <ol class="sd-tile-others" aria-label="The small model’s likeliest words">${others.map((
           other,
@@ -115,15 +111,14 @@ async function clip(button, run) {
 export function Blanks({ scene, block, own, act, verify, source, bar, children }) {
   const [open, setOpen] = useState(-1);
   const [size, setSize] = useState(/** @type {Size | null} */ (null));
-  const { stage, isSlow, share, selected, baseline, lanes, clocks, over } = scene;
+  const { stage, isSlow, share, selected, baseline, lanes, clocks, over, state } = scene;
   const played = staged(scene);
   const config = played?.lane.header?.config;
   const chosen = size ?? { gamma: Number(config?.gamma), steps: Number(config?.steps) };
   const redrawn = played?.still && size && block?.get(`${chosen.gamma}/${chosen.steps}`);
   const at = redrawn ? { ...redrawn, checked: Infinity } : played;
-  const round = at?.state.window;
-  const before = played?.state.window;
-  const count = before?.committed ? before.first : played?.state.tokens.length;
+  const round = at?.round;
+  const count = played?.round.committed ? played.round.first : state?.tokens.length;
   const tiles = at && round ? tilesOf(at.lane, round, at.checked) : [];
   const base = baseline && baseline !== selected ? lanes[baseline] : null;
   const caption = at && round && !redrawn ? captionOf(at.lane, round, base, at.checked) : '';
@@ -144,8 +139,8 @@ export function Blanks({ scene, block, own, act, verify, source, bar, children }
     <section class="sd-panel sd-stage" aria-label="The draft window, large">
       <header><h2>${LEAD}</h2>${source}</header>
       <div class="sd-stage-block">
-        <p class="sd-stage-prompt">${tail(played?.lane.header?.prompt ?? '')}</p>
-        <p class="sd-stage-text">${tail(played?.lane.texts.slice(0, count).join('') ?? '')}</p>
+        <p class="sd-stage-prompt">${tail(lanes[selected ?? '']?.header?.prompt ?? '')}</p>
+        <p class="sd-stage-text">${tail((scene.lane?.texts ?? []).slice(0, count).join(''))}</p>
         <ol class=${classes('sd-tiles', lit && 'sd-lit')} aria-label="Blanks"
           style=${{ '--share': share, '--tiles': tiles.length }}>
           ${tiles.map((tile, i) =>
