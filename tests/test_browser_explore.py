@@ -46,7 +46,7 @@ def measure(page: Any) -> None:
 
 def saved(page: Any, kind: str) -> bytes:
     with page.expect_download() as download:
-        page.locator(".sd-exp-saves").get_by_role("button", name=kind).click()
+        page.locator(".sd-exp-saves").get_by_role("button", name=kind, exact=True).click()
     return download.value.path().read_bytes()
 
 

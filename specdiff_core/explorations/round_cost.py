@@ -45,6 +45,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         "steps": "T",
         "tree_nodes": "B: nodes of a tree",
         "num_drafts": "K: drafts",
+        "passes": "drafter passes per round",
         "cost": "τ over the speed-up: the cost of a round in vanilla tokens, prefill distributed over them",
         "draft_cost": "drafting, in bare target passes over one row",
         "verify_cost": "the target’s pass and the tests, in bare target passes over one row",
@@ -71,13 +72,15 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             widths = times["none"].costs
             one_row = widths.target[1]
             rows = [_row(*entry, runs, one_row) for entry in methods.values()]
+            if best := draw.fastest(rows):
+                rows = [row | runs.behind(row["race"], best["race"]).get("all", {}) for row in rows]
             facts = {
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
                 "drafts": {name: timed.costs.plain()["draft"] for name, timed in times.items() if name != "none"},
                 "threads": runs.threads,
             }
-            return Answer(rows=rows, facts=facts, races=runs.races)
+            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
 
         timed, total = 0, len(sittings) * REPEATS + len(methods) * len(prompts)
         for name in sittings:
@@ -203,6 +206,7 @@ def _row(method: Method, setting: BenchSetting, runs: Runs, one_row: float) -> d
     settings = {name: getattr(setting, name) for name in ("drafter", "gamma", "steps", "tree_nodes", "num_drafts")}
     row = {"method": method.name, "label": method.label, **settings, **runs.row(method.name)}
     if "speedup" in row:
-        row["cost"] = row["tau"] / row["speedup"]
+        total = runs.total(method.name)
+        row["cost"], row["passes"] = row["tau"] / row["speedup"], total.nfe / total.rounds
         row["draft_cost"], row["verify_cost"] = row["draft_seconds"] / one_row, row["verify_seconds"] / one_row
     return row

@@ -66,11 +66,14 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         places: list[dict[str, list[float]]] = []
 
         def answer() -> Answer:
-            rows = [
-                {"temperature": degree, "draft_temperature": draft, **runs.row(_key(degree, draft))}
-                for degree, runs in groups.items()
-                for draft in drafts
-            ]
+            rows = []
+            for degree, runs in groups.items():
+                own = [
+                    {"temperature": degree, "draft_temperature": draft, **runs.row(_key(degree, draft))}
+                    for draft in drafts
+                ]
+                best = draw.fastest(own)
+                rows += [row | runs.behind(row["race"], best["race"]).get("all", {}) for row in own] if best else own
             reliable = [
                 {"temperature": degree, "draft_temperature": draft, **reliability(tested)}
                 for (degree, draft), tested in tests.items()
@@ -78,7 +81,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             ]
             facts = {"reliability": reliable, "places": places}
             races = {key: race for runs in groups.values() for key, race in runs.races.items()}
-            return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **facts}, races=races)
+            each = [row for degree, runs in groups.items() for row in runs.prompt_rows({"temperature": degree})]
+            return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **facts}, runs=each, races=races)
 
         threads = engine.threads
         total = (len(degrees) * len(drafts) + 1) * len(prompts)

@@ -13,6 +13,8 @@ import {
   csvOf,
   drawTokens,
   expectedTau,
+  measuredBox,
+  monotone,
   readCurve,
   sandbox,
   trackOf,
@@ -93,6 +95,40 @@ test('break even is where the speed-up is 1, and the best γ beats its neighbour
   for (const other of [gamma - 1, gamma + 1]) {
     if (other > 0) assert.ok(sandbox({ ...BOX, gamma: other }, CURVE).speedup <= speedup);
   }
+});
+
+test('a drafter that measured a speed-up has it in the sandbox: window, tree, drafts, rounds without a draft', () => {
+  const row = {
+    alpha: 0.6,
+    alpha_at: [0.7, 0.5, null],
+    gamma: 3,
+    steps: 1,
+    tree_nodes: 0,
+    num_drafts: 1,
+    tau: 1.4, // less than 1 + 0.7 + 0.35: not every round drafts
+    cost: 1.9,
+    draft_cost: 0.8,
+  };
+  const drafts = /** @type {[number, number][]} */ ([[1, 0.0008], [4, 0.0008]]);
+  for (const shape of [{}, { tree_nodes: 9, tau: 2.1 }, { num_drafts: 4, tau: 2.1 }]) {
+    const measured = { ...row, ...shape };
+    const box = measuredBox(measured, CURVE, drafts);
+    const found = sandbox(box, CURVE);
+    near(found.tau, measured.tau, 1e-6);
+    near(found.speedup, measured.tau / measured.cost, 1e-6);
+    assert.equal(box.passes, 4, 'passes of a fifth of vanilla’s');
+  }
+  near(measuredBox(row, CURVE, drafts).alphas[0], 0.7 * 0.4 / 1.05);
+});
+
+test('noise in a cost curve makes no pass over more rows cheaper', () => {
+  const noisy = /** @type {[number, number][]} */ ([[1, 27], [2, 25], [4, 24], [9, 30], [17, 29]]);
+  const curve = monotone(noisy);
+  assert.deepEqual(curve.map(([rows]) => rows), [1, 2, 4, 9, 17]);
+  [76 / 3, 76 / 3, 76 / 3, 29.5, 29.5].forEach((level, i) => near(curve[i][1], level));
+  const none = { alpha: 0, gamma: 3, passes: 1, draft: 0, shape: 'window', count: 1 };
+  assert.ok(sandbox(none, noisy).speedup > 1, 'what the noise claimed');
+  for (const gamma of [1, 2, 3, 8]) assert.ok(sandbox({ ...none, gamma }, curve).speedup <= 1);
 });
 
 test('one token: Σ min(p, q) and the residual (papers: p = (.6, .3, .1), q = (.3, .6, .1))', () => {

@@ -10,7 +10,8 @@ import { placeOf } from './report.js';
  *  reach?: {x: number, y: number}}}} Figure one panel; `added`: by a widget */
 /** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number,
  *  origin: any, machine: any, choice: Record<string, any>, report: Report,
- *  files?: Record<string, string>, seconds?: number}} Answer */
+ *  runs?: Record<string, any>[], files?: Record<string, string>, seconds?: number}} Answer `runs`:
+ *  the counts of each setting on each prompt */
 
 /** The columns of a table, in order of appearance. @param {Record<string, any>[]} rows */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];
@@ -162,6 +163,28 @@ export function costAt(curve, rows) {
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
+/** A curve that never falls, nearest to the measured one in least squares (isotonic regression):
+ *  noise must not make a pass over more rows cheaper. @param {[number, number][]} curve
+ *  @returns {[number, number][]} */
+export function monotone(curve) {
+  /** @type {{sum: number, count: number}[]} */
+  const blocks = [];
+  for (const [, seconds] of curve) {
+    let last = { sum: seconds, count: 1 };
+    for (
+      let before = blocks.at(-1);
+      before && before.sum / before.count > last.sum / last.count;
+      before = blocks.at(-1)
+    ) {
+      blocks.pop();
+      last = { sum: before.sum + last.sum, count: before.count + last.count };
+    }
+    blocks.push(last);
+  }
+  const levels = blocks.flatMap(({ sum, count }) => Array(count).fill(sum / count));
+  return curve.map(([rows], i) => [rows, levels[i]]);
+}
+
 /** `1 4.8, 17 7.0` (rows, milliseconds) -> rows and seconds, sorted; null if malformed. */
 export function readCurve(words) {
   const pairs = words.split(/[,;\n]+/).map((part) => part.trim()).filter(Boolean).map((part) =>
@@ -179,9 +202,9 @@ export function readCurve(words) {
 }
 
 /** @typedef {{alpha: number, alphas?: number[] | null, gamma: number, passes: number,
- *  draft: number, shape: 'window' | 'drafts' | 'tree', count: number}} Sandbox `alphas`: of each
- *  position, where they differ; `draft`: a drafter pass in vanilla passes; `count`: K drafts or B
- *  nodes */
+ *  draft: number, shape: 'window' | 'drafts' | 'tree', count: number, rest?: number}} Sandbox
+ *  `alphas`: of each position, where they differ; `draft`: a drafter pass in vanilla passes;
+ *  `count`: K drafts or B nodes; `rest`: what a measured round cost besides bare passes */
 
 /** α of γ positions; the last is repeated.
  *  @param {Pick<Sandbox, 'alpha' | 'alphas' | 'gamma'>} box */
@@ -194,29 +217,61 @@ export const alphasOf = ({ alpha, alphas, gamma }) =>
 /** Tokens and cost of a round of the sandbox, the cost in bare vanilla passes. @param {Sandbox} box
  *  @param {[number, number][]} curve */
 export function sandbox(box, curve) {
-  const { gamma, passes, draft, shape, count } = box;
+  const { gamma, passes, draft, shape, count, rest = 0 } = box;
   const oneRow = costAt(curve, 1);
   const alphas = alphasOf(box);
   const tau = shape === 'tree'
     ? treeTau(alphas, count)
     : expectedTau(alphas, shape === 'drafts' ? count : 1);
   const rows = 1 + (shape === 'tree' ? count : shape === 'drafts' ? count * gamma : gamma);
-  const cost = passes * draft + costAt(curve, rows) / oneRow;
+  const cost = passes * draft + costAt(curve, rows) / oneRow + rest;
   return { tau, cost, rows, speedup: tau / cost };
+}
+
+/** Where a function that rises from 0 to 1 crosses 0: the upper end of a bisection. */
+function crossing(f) {
+  let [low, high] = [0, 0.999];
+  for (let i = 0; i < 40; i += 1) {
+    const middle = (low + high) / 2;
+    if (f(middle) < 0) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+
+/** The sandbox of a measured method: it has the method's τ and its speed-up. Rounds without a draft
+ *  lower α₁. The measured α of several drafts or of a tree says that one of them was accepted, so
+ *  each candidate gets the α that yields the measured τ. `rest` is what bare passes leave out.
+ *  @param {Record<string, any>} row @param {[number, number][]} curve of the target
+ *  @param {[number, number][]} drafts curve of the drafter @returns {Sandbox} */
+export function measuredBox(row, curve, drafts) {
+  const { alpha_at: each, gamma, tau, tree_nodes: nodes, num_drafts: count } = row;
+  const shape = nodes ? 'tree' : count > 1 ? 'drafts' : 'window';
+  const bare = costAt(drafts, gamma) / costAt(curve, 1);
+  const passes = Math.max(1, Math.round(row.passes ?? row.draft_cost / bare));
+  const alphas = Array.from({ length: gamma }, (_, j) => each[j] ?? 0);
+  if (alphas[0]) alphas[0] *= (tau - 1) / (expectedTau(alphas) - 1);
+  /** @type {Sandbox} */
+  const box = {
+    alpha: row.alpha,
+    alphas: shape === 'window' ? alphas : null,
+    gamma,
+    passes,
+    draft: row.draft_cost / passes,
+    shape,
+    count: nodes || count,
+  };
+  if (shape !== 'window') {
+    box.alpha = crossing((alpha) => sandbox({ ...box, alpha }, curve).tau - tau);
+  }
+  return { ...box, rest: row.cost - sandbox(box, curve).cost };
 }
 
 /** The smallest α, the same for all positions, at which the sandbox pays, or null.
  *  @param {Sandbox} box @param {[number, number][]} curve */
 export function breakEven(box, curve) {
   const gain = (alpha) => sandbox({ ...box, alpha, alphas: null }, curve).speedup - 1;
-  if (gain(0.999) < 0) return null;
-  let [low, high] = [0, 0.999];
-  for (let i = 0; i < 40; i += 1) {
-    const middle = (low + high) / 2;
-    if (gain(middle) < 0) low = middle;
-    else high = middle;
-  }
-  return high;
+  return gain(0.999) < 0 ? null : crossing(gain);
 }
 
 /** The fastest γ, with its speed-up. @param {Sandbox} box @param {[number, number][]} curve */

@@ -6,8 +6,9 @@ import {
   alphasOf,
   bestGamma,
   breakEven,
-  costAt,
   drawTokens,
+  measuredBox,
+  monotone,
   readCurve,
   sandbox,
   withProbability,
@@ -99,7 +100,7 @@ export class Sandbox {
 
   /** The curve in use. */
   get used() {
-    return this.typed || this.answer?.facts.curve || [[1, 1], [32, 2]];
+    return this.typed || monotone(this.answer?.facts.curve ?? [[1, 1], [32, 2]]);
   }
 
   /** The sandbox's result. @param {Partial<Box>} [change] */
@@ -135,15 +136,10 @@ export class Sandbox {
   get presets() {
     const { rows = [], facts } = this.answer ?? {};
     const measured = rows.flatMap((row) => {
-      const { label, alpha, alpha_at: each, gamma, steps: passes, drafter } = row;
-      const { tree_nodes: nodes, num_drafts: drafts } = row;
-      const curve = facts?.drafts[drafter];
-      if (!curve || typeof alpha !== 'number') return []; // null: nothing was tested
-      const draft = Number((costAt(curve, gamma) / costAt(this.used, 1)).toFixed(2));
-      const shape = nodes ? 'tree' : drafts > 1 ? 'drafts' : 'window';
-      const alphas = shape === 'window' ? each.map((value) => value ?? 0) : null;
-      const box = { alpha, alphas, gamma: alphas?.length ?? gamma, passes, draft, shape };
-      return [[`${label}, as measured`, { ...box, count: nodes || drafts }]];
+      const drafts = facts?.drafts[row.drafter];
+      if (!drafts || typeof row.alpha !== 'number') return []; // null: nothing was tested
+      const box = measuredBox(row, monotone(facts.curve), drafts); // on the machine of the answer
+      return [[`${row.label}, as measured`, box]];
     });
     const madeUp = PRESETS.map(([words, alpha, gamma, passes, draft, shape, count]) => [
       words,
@@ -154,7 +150,7 @@ export class Sandbox {
 
   take(preset) {
     this.preset = preset;
-    this.set({ alphas: null, ...this.presets[preset] });
+    this.set({ alphas: null, rest: 0, ...this.presets[preset] });
   }
 
   type(words) {
@@ -179,7 +175,9 @@ export class Sandbox {
     return [
       even === null
         ? 'It never pays off at these costs.'
-        : `It pays off from ${box.alphas ? 'a common α of' : 'α ='} ${ratio(even)} up.`,
+        : `It pays off from ${box.alphas ? 'a common α of' : 'α ='} ${
+          ratio(Math.ceil(100 * even) / 100)
+        } up.`,
       `The best γ is ${gamma}: ${ratio(best)}×.`,
       `With a free drafter: ${speed({ draft: 0 })}.`,
       `At ${box.alphas ? 'these α' : `α ${ratio(box.alpha)}`}, a window of 16: ${
@@ -207,7 +205,8 @@ export class Sandbox {
     ];
     const slower = speedup < 1 ? '— slower than vanilla' : '';
     const tokens = `${ratio(tau)} tokens for ${ratio(cost)} bare vanilla passes`;
-    const result = `${tokens} (${rows} rows in the target’s): ${ratio(speedup)}× ${slower}`;
+    const rest = box.rest ? `, corrected by ${ratio(box.rest)} to match its runs` : '';
+    const result = `${tokens}${rest} (${rows} rows in the target’s): ${ratio(speedup)}× ${slower}`;
     const set = (j, now) => this.set({ alphas: alphas.map((old, i) => i === j ? now : old) });
     return html`
       <section class="sd-panel sd-exp-widget" aria-label="Sandbox">
