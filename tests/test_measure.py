@@ -414,10 +414,11 @@ def test_the_table_has_a_row_for_each_setting() -> None:
     log = measured(repeats=1)
     log.rows = [*ROWS, row("code-1", "none/1/1", 9.0), row("code-1", "block/8/1", 3.0)]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
-    assert rows[3][:3] == ["block γ 8, T 1", "2.50×", "0.07–87.50"] and rows[2][2] == "baseline"
+    assert rows[3][:3] == ["block γ 8, T 1", "2.50× (?)", "0.07–87.50"] and rows[2][2] == "baseline"
+    assert rows[3][3:5] == ["2.00×", "3.00× (?)"], "with τ = 2 a speed-up of 3 is a disturbed clock"
     log.rows = ROWS[2:]  # one prompt of each flavour
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
-    assert rows[3][:3] == ["block γ 8, T 1", "2.00×", "–"]
+    assert rows[3][:3] == ["block γ 8, T 1", "2.00× (?)", "–"], "3 and 1, over τ = 2 and 2"
 
 
 # The command line.

@@ -138,6 +138,16 @@ def number(value: float | None, form: str = ".2f") -> str:
     return "–" if value is None else format(value, form)
 
 
+def too_fast(entry: SettingResult, flavour: str) -> bool:
+    """Whether a setting is more than 5 % faster than its τ allows. A round costs at least a vanilla token, so the
+    clock was disturbed."""
+    return entry.speedup_by_flavour[flavour].value > 1.05 * entry.tau_by_flavour[flavour]
+
+
+def _times(value: float, doubtful: bool) -> str:
+    return f"{value:.2f}×{' (?)' if doubtful else ''}"
+
+
 def _with_ends(entry: SettingResult, name: str) -> str:
     """τ or α, with its interval if the setting drafts and the interval was computed."""
     value, found = number(getattr(entry, name)), entry.rates.get(name)
@@ -150,8 +160,10 @@ def speeds(result: Sweep) -> str:
     for entry in entries:
         speed = entry.speedup
         bounds = f"{speed.low:.2f}–{speed.high:.2f}" if resampled else "–"
-        row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == VANILLA.drafter else bounds]
-        row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
+        beyond = {flavour: too_fast(entry, flavour) for flavour in flavours}
+        row = [entry.name, _times(speed.value, any(beyond.values()))]
+        row += ["baseline" if entry.drafter == VANILLA.drafter else bounds]
+        row += [_times(entry.speedup_by_flavour[flavour].value, beyond[flavour]) for flavour in flavours]
         row += [*(_with_ends(entry, name) for name in ("tau", "alpha")), number(entry.tokens_per_second, ".0f")]
         if entry.looping:
             row += [
