@@ -27,6 +27,7 @@ hold; numbers from different tables or machines are not comparable.
   speed-up, τ and α are over flavours (α, and numbers without loops, of tables before 2026-11-28: over all tokens).
   Intervals are a bootstrap over prompts or, in newer tables with few prompts, Student's t: a bootstrap is too narrow
   there.
+- fastest over it: how many times as fast the table's fastest setting is, paired by prompt, with its interval.
 - (?): a speed-up above τ, or a mean with one. A round costs at least a vanilla token, so its clock was disturbed.
 - τ: tokens per target pass, bonus included. α: accepted of tested tokens; by position conditional, of the rounds that
   reached it.

@@ -165,6 +165,8 @@ def test_two_settings_are_compared_prompt_by_prompt_and_the_rows_give_the_interv
         measured += [row(f"math-{i}", "block/8/1", seconds), row(f"math-{i}", "block/4/1", 1.05 * seconds)]
     measured += [row("math-9", "block/8/1", 7.0)]  # of which the other has no run
     rows = Rows("none/1/1", measured)
+    *_, slower = aggregate(whole_turns(measured))
+    assert slower.behind and 1 < slower.behind.low <= slower.behind.value == pytest.approx(1.05)
     every = {"all": [f"math-{i}" for i in range(6)]}
     best, other = (rows.speedups(key, every)["all"] for key in ("block/8/1", "block/4/1"))
     assert other.high > best.low, "the intervals overlap"

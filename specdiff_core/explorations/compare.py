@@ -13,6 +13,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, ShouldStop, Step, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
+from specdiff_core.explorations.papers import BY_POSITION, overlaid
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
@@ -357,9 +358,9 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, s
     return Figure(
         key="alpha",
         title="Conditional acceptance by position",
-        hint=f"among the rounds that reached it; hollow: fewer than {FEW} tests",
+        hint=f"of the rounds that reached it; hollow: fewer than {FEW} tests; click a published curve to lay it over",
         when=when,
-        data=data,
+        data=[*data, *overlaid(BY_POSITION)] if data else [],
         layout=axes(
             "position in the window (of a tree: depth)",
             "α, accepted of tested",

@@ -13,6 +13,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.papers import BY_TEMPERATURE, overlaid
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
@@ -155,6 +156,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                     title="τ, tokens per round",
                     hint="with an exact rule, the drafter’s temperature changes this, never the text’s distribution",
                 ),
+                *_fall([row for _, row in measured]),
                 *_matched(facts),
                 _calibration(facts.get("reliability", [])),
             ],
@@ -222,6 +224,29 @@ def _calibration(reliable: list[dict[str, Any]]) -> Figure:
             showlegend=True,
         ),
         empty="Points appear once the drafter has sampled at a temperature above 0.",
+    )
+
+
+def _fall(best: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
+    """Speed-up by the target's temperature, at the fastest drafter temperature of each."""
+    if len(best) < 2:
+        return
+
+    def words(row: Mapping[str, Any]) -> str:
+        at = f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}"
+        return f"{at}: {times(row['speedup'])}<br>{spread(row)}"
+
+    hovers = [[row["race"], words(row)] for row in best]
+    x, y = [row["temperature"] for row in best], [row["speedup"] for row in best]
+    whiskers = draw.whisker(best, "speedup", "@draft")
+    own = draw.trace("measured", x, y, "@draft", dash="solid", mark="circle", words=hovers, error_y=whiskers)
+    yield Figure(
+        key="fall",
+        title="Speed-up by the target’s temperature",
+        hint="at the fastest drafter temperature, which chance favours; click a published curve to lay it over",
+        opens="a point opens its race",
+        data=[own, *overlaid(BY_TEMPERATURE)],
+        layout=draw.speeds("temperature of the target", showlegend=True),
     )
 
 

@@ -18,6 +18,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.papers import BY_STEPS, overlaid
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
@@ -256,6 +257,32 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         opens="a point opens its race",
         layout=draw.speeds("γ, tokens drafted per round", showlegend=True),
         empty="A line for each T appears once its cells are measured.",
+    )
+    yield from _by_steps(cells)
+
+
+def _by_steps(cells: Sequence[Row]) -> Iterator[Figure]:
+    """Speed-up by T, each at its fastest γ."""
+    by_steps = [
+        draw.fastest(row for row in cells if row["steps"] == T) for T in sorted({row["steps"] for row in cells})
+    ]
+    fastest = [row for row in by_steps if row]
+    if len(fastest) < 2 or all(row["steps"] == row["gamma"] for row in fastest):  # a pass for each token
+        return
+    x, y = [row["steps"] for row in fastest], [row["speedup"] for row in fastest]
+    hovers = [
+        [row["race"], f"T {row['steps']}, γ {row['gamma']}: {times(row['speedup'])}<br>{spread(row)}"]
+        for row in fastest
+    ]
+    whiskers = draw.whisker(fastest, "speedup", "@draft")
+    own = draw.trace("measured", x, y, "@draft", dash="solid", mark="circle", words=hovers, error_y=whiskers)
+    yield Figure(
+        key="steps",
+        title="Speed-up by T, at its fastest γ",
+        hint="the fastest of several γ, which chance favours; click a published curve to lay it over",
+        opens="a point opens its race",
+        data=[own, *overlaid(BY_STEPS)],
+        layout=draw.speeds("T, denoising steps", showlegend=True),
     )
 
 

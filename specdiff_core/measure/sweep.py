@@ -31,6 +31,7 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     tau_by_flavour: dict[str, float]
     alpha: float | None  # mean of the flavours
     rates: dict[str, Interval] = msgspec.field(default_factory=dict)  # with intervals; older results have none
+    behind: Interval | None = None  # speed of the fastest setting over this one's, on the same prompts
     alpha_at: tuple[float | None, ...]
     seconds: float
     seconds_by: dict[str, float]  # draft, verify (the target's pass and the tests), prefill, other
@@ -91,7 +92,10 @@ def aggregate(rows: Iterable[RunRow]) -> list[SettingResult]:
     if not vanilla:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     looping = {row.prompt for row in vanilla if row.loops}
-    return [_result(key, runs, groups, looping) for key in runs.by_setting]
+    results = [_result(key, runs, groups, looping) for key in runs.by_setting]
+    best = max(results[1:], key=lambda entry: entry.speedup.value, default=results[0])
+    behind = {one.key: runs.speedups(best.key, groups, one.key)["mean"] for one in results if one.key != best.key}
+    return [msgspec.structs.replace(one, behind=behind.get(one.key)) for one in results]
 
 
 def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]], looping: Collection[str]) -> SettingResult:
@@ -150,13 +154,18 @@ def _times(value: float, doubtful: bool) -> str:
 
 def _with_ends(entry: SettingResult, name: str) -> str:
     """τ or α, with its interval if the setting drafts and the interval was computed."""
-    value, found = number(getattr(entry, name)), entry.rates.get(name)
-    return f"{value} ({found.low:.2f}–{found.high:.2f})" if found and found.low < found.high else value
+    return f"{number(getattr(entry, name))}{_ends(entry.rates.get(name))}"
+
+
+def _ends(found: Interval | None) -> str:
+    """The ends of an interval in brackets; empty without one."""
+    return f" ({found.low:.2f}–{found.high:.2f})" if found and found.low < found.high else ""
 
 
 def speeds(result: Sweep) -> str:
     entries, flavours, rows = result.entries, list(result.prompts), []
     resampled = min(result.prompts.values()) > 1  # every flavour has several prompts
+    paired = any(entry.behind for entry in entries[1:])
     for entry in entries:
         speed = entry.speedup
         bounds = f"{speed.low:.2f}–{speed.high:.2f}" if resampled else "–"
@@ -165,13 +174,15 @@ def speeds(result: Sweep) -> str:
         row += ["baseline" if entry.drafter == VANILLA.drafter else bounds]
         row += [_times(entry.speedup_by_flavour[flavour].value, beyond[flavour]) for flavour in flavours]
         row += [*(_with_ends(entry, name) for name in ("tau", "alpha")), number(entry.tokens_per_second, ".0f")]
+        if paired:
+            row.append(f"{found.value:.2f}{_ends(found)}" if (found := entry.behind) else "fastest")
         if entry.looping:
             row += [
                 "–" if (varied := entry.speedup_varied) is None else f"{varied.value:.2f}×",
                 number(entry.tau_varied),
             ]
         rows.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
-    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s"]
+    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", *(["fastest over it"] * paired)]
     head += ["without loops", "τ without"] if entries[0].looping else []
     return table([*head, "vanilla's text"], rows)
 
