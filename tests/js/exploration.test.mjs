@@ -25,6 +25,7 @@ import { make, near } from './fixture.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
 import { download } from '../../app/static/views/dom.js';
 import { drawn, isShown, settled } from '../../app/static/views/figure.js';
+import { Sandbox } from '../../app/static/views/widgets.js';
 
 const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
 const BOX = { alpha: 0.7, gamma: 8, passes: 1, draft: 0.5, shape: 'window', count: 4 };
@@ -119,6 +120,18 @@ test('a drafter that measured a speed-up has it in the sandbox: window, tree, dr
     assert.equal(box.passes, 4, 'passes of a fifth of vanilla’s');
   }
   near(measuredBox(row, CURVE, drafts).alphas[0], 0.7 * 0.4 / 1.05);
+});
+
+test('the α from which a drafter pays is rounded up: at the number shown it pays', () => {
+  const widget = new Sandbox(() => {});
+  const facts = { curve: [[1, 0.004], [9, 0.005]], drafts: {} };
+  widget.show(/** @type {any} */ ({ rows: [], facts }));
+  for (const draft of [0.3, 0.42, 0.55]) {
+    widget.set({ draft });
+    const alpha = Number(widget.hints[0].match(/\d\.\d+/)?.[0]);
+    assert.ok(widget.at({ alpha }).speedup >= 1, `α ${alpha}`);
+    assert.ok(widget.at({ alpha: alpha - 0.01 }).speedup < 1);
+  }
 });
 
 test('noise in a cost curve makes no pass over more rows cheaper', () => {
