@@ -51,7 +51,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
 
     name: ClassVar = "compare"
     title: ClassVar = "Which method is fastest?"
-    question: ClassVar = "Which method is fastest here, and does the ranking change when the target samples?"
+    question: ClassVar = "Which method is fastest, and does the ranking change when the target samples?"
     tab: ClassVar = "compare"
     takes: ClassVar = 20
     scales: ClassVar = ("methods", "temperatures", "flavours", "per_flavour", "tokens")

@@ -104,7 +104,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             f"{ratio(best['tau'])} tokens in the time of {ratio(best['cost'])} vanilla tokens, "
             f"{times(best['speedup'])}.",
             notes=[
-                *([f"Slower than vanilla here: {draw.listed(slow)}."] if slow else []),
+                *([f"Slower than vanilla: {draw.listed(slow)}."] if slow else []),
                 "The formula assumes one α for all positions and rounds, but real drafts come in streaks: a token is "
                 "easier to guess after an accepted one. So the measured curve differs from the dotted one.",
                 *narrow(rows),
@@ -136,7 +136,7 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
     yield Figure(
         key="serving",
         title=f"Serving load: does {best['label']} still pay?",
-        hint=f"predicted from target passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end "
+        hint=f"predicted from target passes of up to {facts['curve'][-1][0]} rows, timed in these runs; lines end "
         "there; drafter passes over several texts are assumed to grow as the target’s do",
         formula="serving",
         race=best["race"],
@@ -154,7 +154,7 @@ def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         curves.append((f"{name}, by γ", look.colour, look.mark, draw.DASHES[i % len(draw.DASHES)], curve))
     return Figure(
         key="passes",
-        title="Cost of a pass on this machine",
+        title="Cost of a pass",
         hint="bare passes, medians",
         data=[
             draw.trace(

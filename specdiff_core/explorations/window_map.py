@@ -150,7 +150,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if best and best["speedup"] < 1:
             all_slower = all(draw.slower(row) for row in cells if row.get("speedup"))
             words = "every cell is slower than vanilla" if all_slower else "no cell is faster than vanilla"
-            notes.append(f"No window pays off here: {words}.")
+            notes.append(f"No window pays off: {words}.")
         if best and chosen:
             regret, ends = 1 - 1 / chosen.get("behind", best["speedup"] / chosen["speedup"]), ""
             if chosen.get("behind_low"):  # recordings of earlier versions have no paired interval
@@ -160,7 +160,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
                 f"The controller reaches {draw.measured(chosen)} without knowing the best setting: a regret of "
                 f"{100 * regret:.1f} %{ends} against the best of {sum(bool(row.get('speedup')) for row in cells)} "
                 "measured cells, which chance favours."
-                + (" It even beats every fixed setting here." if regret < 0 else "")
+                + (" It beats every fixed setting that was measured." if regret < 0 else "")
             )
         if agree["cells"]:
             notes.append(

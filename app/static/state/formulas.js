@@ -103,7 +103,7 @@ function block(answer, figure, { gamma }, lane) {
             ? `stay at ${ratio(last.tau)}`
             : `rise from ${ratio(best.tau)} to ${ratio(last.tau)}`
         } while the speed-up falls from ${ratio(best.gain)}× to ${ratio(last.gain)}×.`
-        : `The widest window is the fastest here: ${times(best.gain)}.`,
+        : `The widest window is the fastest of these: ${times(best.gain)}.`,
       ...(round
         ? [
           `The block above was drafted in round ${round.round + 1} of the recorded run. Cut ` +

@@ -69,7 +69,7 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
       }: τ / (v + c·NFE/round) = ${ratio(cost.tau)} ` +
         `/ (${ratio(cost.verify)} + ${ratio(cost.cost)}·${ratio(cost.passes)}) = ` +
         `${times(cost.value)}. v and c are the costs of a verifying pass and of a drafter pass ` +
-        'here, in vanilla passes.'
+        'in these runs, in vanilla passes.'
       : '',
   };
 }
