@@ -23,10 +23,14 @@ Written by `python -m benchmarks report` from stored results; `python -m benchma
 was measured by the command below its table. The settings of one table were interleaved on one machine, so their ratios
 hold; numbers from different tables or machines are not comparable.
 
-- Speed-up: vanilla's seconds per token over the setting's, on the decode clock, prefill included; the mean is over
-  flavours. Its interval is a bootstrap over prompts or, in newer tables with few prompts, Student's t: a bootstrap
-  is too narrow there.
-- τ: tokens per target pass. α: accepted of tested tokens.
+- Speed-up: vanilla's seconds per token over the setting's, on the decode clock, prefill included. The means of
+  speed-up, τ and α are over flavours (α, and numbers without loops, of tables before 2026-11-28: over all tokens).
+  Intervals are a bootstrap over prompts or, in newer tables with few prompts, Student's t: a bootstrap is too narrow
+  there.
+- fastest over it: how many times as fast the table's fastest setting is, paired by prompt, with its interval.
+- (?): a speed-up above τ, or a mean with one. A round costs at least a vanilla token, so its clock was disturbed.
+- τ: tokens per target pass, bonus included. α: accepted of tested tokens; by position conditional, of the rounds that
+  reached it.
 - γ: tokens in a window; T: denoising steps; B: nodes of a tree; K: drafts; ≤: chosen by a controller, up to this.
 - draft, verify, prefill, other: shares of the decode clock; verify is the target's pass and the tests."""
 MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "versions", "measured", "commit")

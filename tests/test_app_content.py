@@ -28,7 +28,7 @@ from specdiff_core.schema import events, metrics, palette, settings, symbols
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import ASSETS
-from specdiff_core.schema.settings import SETTINGS
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.trace import read_trace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -300,26 +300,39 @@ def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None
 # ---- what is typical ----
 
 
-def test_what_is_typical_was_measured(tmp_path: Path) -> None:
-    """The opening preset has a range over prompts, the comparison one at each of its temperatures,
-    and every end of a range of the comparison is a row of it; without results there is none."""
+def test_what_is_typical_is_one_statistic_and_was_measured(tmp_path: Path) -> None:
+    """A mean over prompts with its interval, of the opening preset's races as of the rows of the comparison; without
+    results there is none."""
     known = typical(ASSETS / "traces", ASSETS / "explore", ASSETS / "compare")
     opening = BenchSetting.of_config(OPENING)
-    ranges = [one["cells"] for one in known if one["pair"] == OPENING.pair and opening.group in one["cells"]]
-    assert [opening.gamma, opening.steps, 0, 1] in [cell[:4] for cells in ranges for cell in cells[opening.group]]
-    rows = {
-        pair: evidence.answer(stem).rows
+    races = []
+    for path in (ASSETS / "traces").glob("*.jsonl.gz"):
+        lanes = read_trace(path).lanes
+        header = next(event for event in lanes["drafted"] if isinstance(event, events.RunStarted))
+        if DecodeConfig.parse(header.config) == OPENING:
+            races += [fold(lanes["vanilla"]), fold(lanes["drafted"])]
+    slow, fast = (sum(races[lane::2], metrics.Metrics()) for lane in (0, 1))
+    cells = [cell for one in known if one["pair"] == OPENING.pair for cell in one["cells"].get(opening.group, ())]
+    (mean, low, high, prompts), *_ = (cell[4:] for cell in cells if cell[:4] == [opening.gamma, opening.steps, 0, 1])
+    assert prompts == len(races) / 2 and low < mean < high
+    assert mean == pytest.approx(metrics.speed_up(slow, fast), abs=0.01)
+    rows = [
+        (pair, row)
         for pair, stem in zip(("smollm2", "embedded"), evidence.COMPARISONS, strict=True)
+        for row in evidence.answer(stem).rows
+        if row["flavour"] == "mean" and row["method"] != "vanilla"
+    ]
+    measured = {
+        (pair, row["temperature"], *(round(row[x], 3) for x in ("speedup", "low", "high"))) for pair, row in rows
     }
-    compared = [one for one in known if "kinds of text" in one["over"]]
-    expected = {(pair, row["temperature"]) for pair, own in rows.items() for row in own}
-    assert {(one["pair"], one["temperature"]) for one in compared} == expected
-    assert all(one["spread"] == ("mean" not in one["over"]) for one in known), "means are called means"
-    for one in compared:
-        own = [row for row in rows[one["pair"]] if row["temperature"] == one["temperature"]]
-        measured = {round(row["speedup"], 3) for row in own}
-        for *_, low, high, words in (cell for cells in one["cells"].values() for cell in cells):
-            assert {low, high} <= measured and low <= high and words
+    compared = [one for one in known if "comparison" in one["about"]]
+    found = {
+        (one["pair"], one["temperature"], *cell[4:7])
+        for one in compared
+        for cells in one["cells"].values()
+        for cell in cells
+    }
+    assert found == measured
     (tmp_path / "compare.json").write_text("{", encoding="utf-8")
     (tmp_path / "cut.jsonl.gz").write_bytes(b"\x1f\x8b")
     assert typical(tmp_path, tmp_path, tmp_path) == []

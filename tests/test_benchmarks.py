@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -205,6 +206,27 @@ def test_a_report_replaces_only_its_own_machine() -> None:
         benchmarks([one], "# Shopping\n")
     shipped = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
     assert benchmarks([], shipped) == shipped, "what ships is what the report reads"
+
+
+def test_each_mean_is_over_the_kinds_of_text_and_no_round_costs_less_than_a_vanilla_token() -> None:
+    """Of every sweep: τ is the mean of the τ of its kinds, as the speed-up is, and no speed-up exceeds τ by more than
+    5 % unless it is marked."""
+    shipped = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
+    tables = [cells(block) for block in shipped.split("\n\n") if block.startswith("| setting")]
+    checked = 0
+    for (head, _, *rows), ((_, *names), _, *details) in itertools.pairwise(tables):
+        kinds = [name.removeprefix("τ ") for name in names if name.startswith("τ ")]
+        if not kinds or "τ" not in head:
+            continue
+        by_kind = {row[0]: [float(value) for value in row[1 : 1 + len(kinds)]] for row in details}
+        for row in (dict(zip(head, values, strict=True)) for values in rows if values[0] != "vanilla"):
+            taus = by_kind[row["setting"]]
+            assert float(row["τ"].split()[0]) == pytest.approx(sum(taus) / len(taus), abs=0.011), row["setting"]
+            marks = ["(?)" in row[kind] for kind in kinds]
+            assert marks == [float(row[kind].split("×")[0]) > 1.05 * tau for kind, tau in zip(kinds, taus, strict=True)]
+            assert ("(?)" in row["speed-up"]) == any(marks)
+            checked += 1
+    assert checked > 90
 
 
 def test_the_rates_beside_those_of_a_paper_are_those_of_the_sweep() -> None:

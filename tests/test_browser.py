@@ -163,11 +163,11 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.select_option("#live-player .sd-more", label="Math: Four denoising steps")
         titled(page, "Math: Four denoising steps")
         number(page, "live", "seed", 5)
-        page.wait_for_selector(f"{stale}:has-text('tokens per round')")
-        number(page, "live", "tree_nodes", 9)  # of a neighbour's range nothing follows
-        page.wait_for_selector(f"{stale}:has-text('No prediction')")
+        page.wait_for_selector(f"{stale}:has-text('95 % interval')")
+        number(page, "live", "tree_nodes", 11)  # similar trees were recorded
+        page.wait_for_selector(f"{stale}:has-text('not recorded')")
         number(page, "live", "tree_nodes", 0)
-        page.wait_for_selector(f"{stale}:has-text('tokens per round')")
+        page.wait_for_selector(f"{stale}:has-text('95 % interval')")
         page.click("#live-run")
         number(page, "live", "seed", 6)  # during the run, whose settings stay what they were
         page.wait_for_selector("#live-player .sd-chip[data-kind=run]")

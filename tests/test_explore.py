@@ -32,14 +32,14 @@ from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
-from specdiff_core.explorations.figures import html_page, ratio
+from specdiff_core.explorations.figures import accepted_lengths, html_page, ratio
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, Given, SideBySide, before_round, rounds_of
 from specdiff_core.explorations.temperature import Temperature, reliability, shortened
-from specdiff_core.explorations.text import WhichText, kind_of
+from specdiff_core.explorations.text import WhichText, joint, kind_of
 from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.measure.answers import answered, canonical
@@ -47,6 +47,7 @@ from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes
 from specdiff_core.measure.problems import EXAMPLES, FORMS, PROBLEMS, VARIANTS
 from specdiff_core.measure.statistics import chi_squared
+from specdiff_core.measure.store import Rows, RunRow
 from specdiff_core.measure.ties import first_difference
 from specdiff_core.measure.votes import Attempt, attempt_of, curves
 from specdiff_core.models.network import CausalLM
@@ -54,7 +55,7 @@ from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.methods import METHODS
-from specdiff_core.schema.metrics import fold, speed_up
+from specdiff_core.schema.metrics import Metrics, fold, speed_up
 from specdiff_core.schema.pairs import ASSETS
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace
@@ -184,12 +185,45 @@ def test_a_map_holds_every_cell_and_the_race_behind_it(engine: Engine) -> None:
         assert row["alpha_at"] == drafted.alpha_at
         assert row["predicted_tau"] == expected_tau(drafted.alpha_at)
         assert row["low"] is None
+        own, alone = ([run for run in final.result.runs if run["setting"] == name] for name in (row["race"], "vanilla"))
+        seconds, tokens = (sum(run[name] for run in own) for name in ("seconds", "committed"))
+        assert row["tau"] == tokens / sum(run["rounds"] for run in own), "the download has the counts of each prompt"
+        per_token = sum(run["seconds"] for run in alone) / sum(run["committed"] for run in alone)
+        assert row["speedup"] == pytest.approx(per_token / (seconds / tokens))
+        assert row["behind"] == pytest.approx(max(each["speedup"] for each in rows) / row["speedup"])
         assert row["seconds_per_round"] == pytest.approx(drafted.seconds / drafted.rounds, rel=1e-6)
         assert 0.2 < row["speedup"] / (speed_up(vanilla, drafted) or 0) < 5  # vanilla ran twice; one is in the race
     facts = final.result.facts
     assert [rows for rows, _ in facts["curve"]["target"]] == [1, 3, 5]
     assert final.result.machine["threads"] == facts["threads"]
     assert final.result.provenance["command"].endswith("--gammas 2,4 --steps 1,2,4 --controller False")
+
+
+def test_published_curves_lie_over_our_own_and_are_hidden_at_first() -> None:
+    def published(name: str, key: str) -> list[dict[str, Any]]:
+        answer = msgspec.json.decode((ASSETS / "explore" / f"{name}.json").read_bytes(), type=ExplorationResult)
+        figure = next(figure for figure in answer.report.figures if figure.key == key)
+        own, *curves = figure.data
+        assert own.get("visible", True) is True and all(curve["visible"] == "legendonly" for curve in curves)
+        return curves
+
+    assert published("temperature", "fall")[0]["y"] == [4.91, 4.24], "DFlash, table of its paper"
+    (steps,) = published("window-map.mdlm", "steps")
+    assert steps["x"] == [3, 4, 6, 8, 10] and steps["y"][0] == pytest.approx(30.1 / 4.5)
+
+
+def test_accepted_lengths_and_joint_rates_by_hand() -> None:
+    """Of 10 drafts 5 had their first token rejected, 2 their second, and 3 were accepted whole."""
+    row = {"alpha_at": (0.5, 0.6), "tested_at": (10, 5)}
+    shares = accepted_lengths(row)
+    assert shares == pytest.approx([0.5, 0.2, 0.3])
+    assert sum(shares[2:]) == pytest.approx(0.3), "joint; conditional it is 0.6"
+    rows = Rows("vanilla", [
+        RunRow(prompt="p", flavour="math", repeat=0, setting="dflash", reason="length", text="",
+            metrics=Metrics(rounds=5, committed=10, drafted=100, tested=20, accepted=5))
+    ])  # fmt: skip
+    assert joint(rows, "dflash", "text", "math") == {"drafted": 100, "joint": 0.05}, "0.25 of the tested ones"
+    assert joint(rows, "dflash", "token", "word") == {}, "an untested token has no kind"
 
 
 def test_stop_keeps_what_was_done_also_within_a_batch(engine: Engine) -> None:
@@ -338,12 +372,15 @@ def test_the_best_window_names_those_that_are_as_good_and_a_regret_has_its_ends(
     auto = cells[0] | {"auto": True, "speedup": 1.8, "low": 1.6, "high": 2.0}
     what = parse(WindowMap, {})
     report = what.report([*cells, auto], {})
-    assert "γ 8 and γ 8 with T 2 are" in report.answer and "γ 2" not in report.answer
+    assert "γ 8 and γ 8 with T 2;" in report.answer and "γ 2" not in report.answer, "only intervals that overlap"
+    paired = [
+        row | {"behind": 2.0 / row["speedup"], "behind_low": low, "behind_high": 1.4}
+        for row, low in zip([*cells, auto], (1.2, 1.0, 0.98, 1.1, 1.05), strict=True)
+    ]
+    report = what.report(paired, {})
+    assert "γ 8 may be as fast" in report.answer and "T 2" not in report.answer, "1.1 of the best’s time at least"
     (regret,) = (note for note in report.notes if "regret" in note)
-    assert all(words in regret for words in ("10.0 %", "(-11 to 27 %", "best of 4 "))
-    assert (
-        "within" not in what.report([row | {"low": row["speedup"], "high": row["speedup"]} for row in cells], {}).answer
-    )
+    assert all(words in regret for words in ("10.0 %", "5 to 29 %", "best of 4 "))
 
 
 def test_a_prediction_is_the_formula_on_bare_passes() -> None:

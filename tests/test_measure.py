@@ -24,7 +24,7 @@ from specdiff_core.measure.prompts import Prompt, own_prompts
 from specdiff_core.measure.race import interleave, race, race_repeatedly
 from specdiff_core.measure.runner import plan, sweep, weights_digest
 from specdiff_core.measure.statistics import FEW, chi_squared, interval, mean_interval, student
-from specdiff_core.measure.store import RowLog, RunRow, read_result
+from specdiff_core.measure.store import RowLog, Rows, RunRow, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
 from specdiff_core.provenance import git_state, provenance
@@ -126,7 +126,7 @@ def test_speed_up_by_hand() -> None:
     for found, alone in ((block.speedup_by_flavour["math"], 4 / 1), (block.speedup, 3.5 / 2)):
         factor = alone ** (student(0.975, 1) / 2)
         assert (found.low, found.high) == pytest.approx((found.value / factor, found.value * factor))
-    assert block.tau == pytest.approx(30 / 15)
+    assert block.tau == pytest.approx(2.0) and block.rates["tau"].value == block.tau
     assert block.alpha == pytest.approx(18 / 24)
     assert block.alpha_at == pytest.approx((9 / 15, 1.0))
     assert block.seconds_by == pytest.approx({"draft": 1.2, "verify": 3.6, "prefill": 0.6, "other": 0.6})
@@ -143,6 +143,41 @@ def test_an_interval_counts_tokens_is_seeded_and_holds_the_value() -> None:
     assert found == interval(slow, fast, {"all": list(slow)})
     assert found["mean"].low < found["mean"].value < found["mean"].high
     assert found["mean"].value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
+
+
+def test_tau_and_alpha_are_means_of_the_kinds_as_the_speed_up_is() -> None:
+    """A kind of text with many rounds must not weigh more in τ than in the speed-up: lookup's τ was 1.72 at 1.73×."""
+    easy = [row(f"math-{i}", "block/8/1", 4.0, tokens=40, rounds=10) for i in range(3)]
+    hard = [row(f"code-{i}", "block/8/1", 8.0, tokens=40, rounds=40) for i in range(3)]
+    vanilla = [row(one.prompt, "none/1/1", 16.0, tokens=40, rounds=40) for one in (*easy, *hard)]
+    _, block = aggregate([*vanilla, *easy, *hard])
+    assert block.tau_by_flavour == {"math": 4.0, "code": 1.0}
+    assert (block.tau, block.speedup.value) == pytest.approx((2.5, 3.0)), "pooled, τ would be 240 / 150"
+    assert block.rates["tau"].low == pytest.approx(2.5), "prompts that do not differ"
+
+
+def test_two_settings_are_compared_prompt_by_prompt_and_the_rows_give_the_interval_again() -> None:
+    """One is 5 % slower on each prompt, which intervals over prompts that differ threefold cannot show."""
+    measured = [row(f"math-{i}", "none/1/1", 3.0) for i in range(6)]
+    for i in range(6):
+        seconds = 0.5 * (1 + i)
+        measured += [row(f"math-{i}", "block/8/1", seconds), row(f"math-{i}", "block/4/1", 1.05 * seconds)]
+    measured += [row("math-9", "block/8/1", 7.0)]  # of which the other has no run
+    rows = Rows("none/1/1", measured)
+    *_, slower = aggregate(whole_turns(measured))
+    assert slower.behind and 1 < slower.behind.low <= slower.behind.value == pytest.approx(1.05)
+    every = {"all": [f"math-{i}" for i in range(6)]}
+    best, other = (rows.speedups(key, every)["all"] for key in ("block/8/1", "block/4/1"))
+    assert other.high > best.low, "the intervals overlap"
+    paired = rows.speedups("block/8/1", every, "block/4/1")["all"]
+    assert 1 < paired.low <= paired.value == pytest.approx(1.05)
+    table = [one for key in rows.by_setting for one in rows.by_prompt(key, {"setting": key})]
+    spent = {
+        key: {one["prompt"]: (one["seconds"], one["committed"]) for one in table if one["setting"] == key}
+        for key in ("block/8/1", "block/4/1")
+    }
+    again = interval(spent["block/4/1"], spent["block/8/1"], every)["all"]
+    assert msgspec.structs.astuple(again) == pytest.approx(msgspec.structs.astuple(paired)[:3] + (paired.by,))
 
 
 @pytest.mark.parametrize("counts", [[2], [4], [8], [5, 5]])
@@ -380,10 +415,11 @@ def test_the_table_has_a_row_for_each_setting() -> None:
     log = measured(repeats=1)
     log.rows = [*ROWS, row("code-1", "none/1/1", 9.0), row("code-1", "block/8/1", 3.0)]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
-    assert rows[3][:3] == ["block γ 8, T 1", "2.50×", "0.07–87.50"] and rows[2][2] == "baseline"
+    assert rows[3][:3] == ["block γ 8, T 1", "2.50× (?)", "0.07–87.50"] and rows[2][2] == "baseline"
+    assert rows[3][3:5] == ["2.00×", "3.00× (?)"], "with τ = 2 a speed-up of 3 is a disturbed clock"
     log.rows = ROWS[2:]  # one prompt of each flavour
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in speeds(sweep_result(log, ORIGIN)).split("\n")]
-    assert rows[3][:3] == ["block γ 8, T 1", "2.00×", "–"]
+    assert rows[3][:3] == ["block γ 8, T 1", "2.00× (?)", "–"], "3 and 1, over τ = 2 and 2"
 
 
 # The command line.

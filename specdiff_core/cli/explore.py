@@ -135,6 +135,8 @@ def _put_out(args: argparse.Namespace, result: ExplorationResult, races: dict[st
         write(args.json, result, races)
     if args.csv is not None:
         args.csv.write_text(table, encoding="utf-8")
+        if result.runs:
+            args.csv.with_suffix(".prompts.csv").write_text(csv_of(result.runs), encoding="utf-8")
     if args.html is not None:
         title = find_exploration(result.name).title
         args.html.write_text(html_page(title, report), encoding="utf-8")

@@ -38,6 +38,7 @@ class Answer(msgspec.Struct, kw_only=True):
 
     rows: list[dict[str, Any]]  # the table that a CSV file holds
     facts: dict[str, Any] = {}  # what charts need besides the rows
+    runs: list[dict[str, Any]] = []  # the counts of each setting on each prompt: a second table
     races: dict[str, bytes] = {}  # a row's ``race`` -> its trace file, for the player
 
 
@@ -93,6 +94,7 @@ class ExplorationResult(Result, kw_only=True, tag="exploration"):
     total: int
     rows: list[dict[str, Any]]
     facts: dict[str, Any]
+    runs: list[dict[str, Any]] = msgspec.field(default_factory=list)  # counts of each setting on each prompt
     report: Report = msgspec.field(default_factory=Report)
     files: dict[str, str] = msgspec.field(default_factory=dict)  # race -> its trace file, relative to the answer
     seconds: float = 0.0  # that the measurement took; 0: not recorded
@@ -351,7 +353,8 @@ class ExplorationRun:
         if threads := answer.facts.get("threads"):  # 0: nothing ran yet
             self._about["machine"]["threads"] = threads
         report, seconds = self._exploration.report(answer.rows, answer.facts), round(time.monotonic() - self._began, 1)
-        fields = {**self._about, "rows": answer.rows, "facts": answer.facts, "report": report, "seconds": seconds}
+        fields = {**self._about, "rows": answer.rows, "facts": answer.facts, "runs": answer.runs}
+        fields |= {"report": report, "seconds": seconds}
         result = ExplorationResult(**fields, done=last.done, total=last.total)
         races, made = (answer.races, last.made()) if over else ({}, {})
         return Snapshot(*last[:3], result, races, made, over)

@@ -13,6 +13,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, ShouldStop, Step, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
+from specdiff_core.explorations.papers import BY_POSITION, overlaid
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
@@ -30,7 +31,7 @@ FIRST_SHOWN = 6
 FEW = 20
 """A position with fewer tests has a hollow mark."""
 HEADS: list[tuple[str, str, str]] = [
-    ("τ", "Tokens per round: the accepted ones plus the target’s own.", ""),
+    ("τ", "Tokens per round, bonus included: the accepted ones plus the target’s own.", ""),
     ("drafter passes per round", "Drafter passes (NFE) per round.", "draft / round"),
     (
         "target passes per 100 tokens",
@@ -50,7 +51,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
 
     name: ClassVar = "compare"
     title: ClassVar = "Which method is fastest?"
-    question: ClassVar = "Which method is fastest here, and does the ranking change when the target samples?"
+    question: ClassVar = "Which method is fastest, and does the ranking change when the target samples?"
     tab: ClassVar = "compare"
     takes: ClassVar = 20
     scales: ClassVar = ("methods", "temperatures", "flavours", "per_flavour", "tokens")
@@ -64,7 +65,6 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         "words": "its settings in words",
         "lossless": "whether the rule is lossless",
         "cost": "τ over the speed-up: what a round costs, in vanilla tokens",
-        "tested_at": "how often each position was tested",
         "drafter_passes": "drafter passes per round",
         "target_passes": "target passes per new token",
         "same_text": "prompts whose text matches vanilla’s, token for token",
@@ -97,9 +97,12 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
                 for name in (BASELINE, *methods)
                 for row in _rows(self.base, degree, name, runs)
             ]
+            rows = [row for degree, runs in groups.items() for row in compared(rows, degree, runs)]
             failed = dict.fromkeys(why for runs in groups.values() for why in runs.left_out())
             races = {f"{degree:g}/{name}": race for degree, runs in groups.items() for name, race in runs.races.items()}
-            return Answer(rows=rows, facts={"threads": threads, "skipped": [*skipped, *failed]}, races=races)
+            each = [row for degree, runs in groups.items() for row in runs.prompt_rows({"temperature": degree})]
+            facts = {"threads": threads, "skipped": [*skipped, *failed]}
+            return Answer(rows=rows, facts=facts, runs=each, races=races)
 
         threads = engine.threads
         for turn, degree in enumerate(degrees):
@@ -140,6 +143,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
                 boards.append(_board(best(degree, flavour), looks, when))
                 figures.append(_plane(best(degree, flavour), looks, when))
             figures.append(_positions(ranked[degree], looks, {"temperature": f"{degree:g}"}))
+            figures.append(_lengths(ranked[degree], looks, {"temperature": f"{degree:g}"}))
         figures.append(_by_kind(rows, looks, kinds[1:] or kinds))
         return Report(
             answer=answer,
@@ -156,8 +160,8 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
 
 
 def _rows(base: DecodeConfig, degree: float, name: str, runs: Runs) -> Iterator[dict[str, Any]]:
-    """Rows of a method at one temperature: the mean over the kinds of text, whose intervals
-    resample prompts within each kind, then each kind."""
+    """Rows of a method at one temperature: the mean over the kinds of text, of τ and α as of the speed-up, whose
+    intervals resample prompts within each kind, then each kind."""
     method = find_method(name)
     setting = BenchSetting.of_config(method.config(base))
     fields = {
@@ -171,7 +175,8 @@ def _rows(base: DecodeConfig, degree: float, name: str, runs: Runs) -> Iterator[
     if not (groups := runs.groups(name)):
         yield fields | {"flavour": MEAN, "failed": runs.failed.get(name, "not measured yet")}
         return
-    speeds, same = runs.speedups(name, groups), [] if name == BASELINE else [*runs.same_texts(name).values()]
+    speeds, rates = runs.speedups(name, groups), runs.rate_fields(name, groups)
+    same = [] if name == BASELINE else [*runs.same_texts(name).values()]
     for kind in (MEAN, *groups):
         total = runs.total(name, "" if kind == MEAN else kind)
         speed, counts = speeds[kind], [len(prompts) for name, prompts in groups.items() if kind in (MEAN, name)]
@@ -180,8 +185,9 @@ def _rows(base: DecodeConfig, degree: float, name: str, runs: Runs) -> Iterator[
             "flavour": kind,
             **bounds(speed, counts if name != BASELINE else [1]),
             "prompts": sum(counts),
-            **total.named("tau", "alpha", "waiting"),
-            "cost": (total.tau or 0.0) / speed.value,
+            **rates[kind],
+            "waiting": total.waiting,
+            "cost": rates[kind]["tau"] / speed.value,
             "drafter_passes": total.nfe / total.rounds,
             "target_passes": total.target_calls / total.committed,
             "race": race,
@@ -189,6 +195,16 @@ def _rows(base: DecodeConfig, degree: float, name: str, runs: Runs) -> Iterator[
         }
         exact = {**total.named("alpha_at", "tested_at"), "texts": len(same), "same_text": sum(same)}
         yield row | (exact if kind == MEAN else {})
+
+
+def compared(rows: Iterable[dict[str, Any]], degree: float, runs: Runs) -> Iterator[dict[str, Any]]:
+    """The rows of one temperature, each with how far it is behind the fastest one of its kind of text."""
+    at = [row for row in rows if row["temperature"] == degree]
+    drafted = [row for row in at if row["method"] != BASELINE]
+    best = {kind: draw.fastest(row for row in drafted if row["flavour"] == kind) for kind in {r["flavour"] for r in at}}
+    for row in at:
+        first = best[row["flavour"]]
+        yield row | (runs.behind(row["method"], first["method"]).get(row["flavour"], {}) if first else {})
 
 
 def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
@@ -341,15 +357,45 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, s
         data.append(draw.trace(row["short"], positions, alphas, look.colour, **options))
     return Figure(
         key="alpha",
-        title="Acceptance by position",
-        hint=f"of the rounds that reached it; hollow: fewer than {FEW} tests",
+        title="Conditional acceptance by position",
+        hint=f"of the rounds that reached it; hollow: fewer than {FEW} tests; click a published curve to lay it over",
         when=when,
-        data=data,
+        data=[*data, *overlaid(BY_POSITION)] if data else [],
         layout=axes(
             "position in the window (of a tree: depth)",
             "α, accepted of tested",
             xaxis={"showgrid": False},
             yaxis={"range": [0, 1.04], "dtick": 0.25},
+            showlegend=True,
+        ),
+    )
+
+
+def _lengths(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Figure:
+    """Histogram of accepted lengths."""
+    data = []
+    for row in rows:
+        look, shares = looks[row["label"]], draw.accepted_lengths(row) if row.get("tested_at") else []
+        if look.visible is not True or not shares:
+            continue
+        hovers = [
+            [None, f"<b>{row['label']}</b><br>{m} accepted: {draw.percent(share)} of the drafts"
+             + (f"<br>{m} or more (joint rate): {draw.percent(sum(shares[m:]))}" if m else "")]
+            for m, share in enumerate(shares)
+        ]  # fmt: skip
+        options: dict[str, Any] = {"dash": look.dash, "mark": look.mark, "size": 8, "words": hovers}
+        data.append(draw.trace(row["short"], range(len(shares)), shares, look.colour, **options))
+    return Figure(
+        key="lengths",
+        title="Accepted tokens of a draft",
+        hint="a round adds one more, the target’s own (bonus), which τ includes",
+        when=when,
+        data=data,
+        layout=axes(
+            "accepted tokens (of a tree: depth)",
+            "share of the drafts",
+            xaxis={"showgrid": False},
+            yaxis=draw.FROM_ZERO,
             showlegend=True,
         ),
     )

@@ -120,9 +120,16 @@ def measured(row: Row) -> str:
 
 
 def rivals(best: Row, rows: Iterable[Row]) -> list[Row]:
-    """The other rows whose intervals overlap that of ``best``, fastest first."""
-    overlapping = [row for row in rows if row is not best and best.get("low") and (row.get("high") or 0) >= best["low"]]
-    return sorted(overlapping, key=lambda row: -row["speedup"])
+    """The other rows that may be as fast as ``best``, the fastest first: on the same prompts, the interval of its lead
+    (``behind``) contains 1. Rows without one, as earlier versions recorded them, are rivals if the intervals overlap,
+    which leaves more of them."""
+
+    def near(row: Row) -> bool:
+        if (least := row.get("behind_low")) is not None:
+            return bool(least <= 1)
+        return bool(best.get("low") and (row.get("high") or 0) >= best["low"])
+
+    return sorted((row for row in rows if row is not best and near(row)), key=lambda row: -row["speedup"])
 
 
 def percent(share: float) -> str:
@@ -162,6 +169,14 @@ def spread(row: Row) -> str:
     if row.get("low") is None:
         return "too few prompts for an interval"
     return f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}, {plural(row['prompts'], 'prompt')}"
+
+
+def accepted_lengths(row: Row) -> list[float]:
+    """Shares of the drafts of which exactly m = 0, 1, … tokens were accepted, from ``alpha_at`` and ``tested_at`` (of a
+    tree: by depth). Their sums from m on are the joint rates by position, which vLLM reports."""
+    drafts = row["tested_at"][0]
+    accepted = [(alpha or 0.0) * tested for alpha, tested in zip(row["alpha_at"], row["tested_at"], strict=True)]
+    return [(more - fewer) / drafts for more, fewer in zip([drafts, *accepted], [*accepted, 0], strict=True)]
 
 
 def fastest(rows: Iterable[Row]) -> Row | None:

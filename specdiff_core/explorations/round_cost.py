@@ -45,6 +45,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         "steps": "T",
         "tree_nodes": "B: nodes of a tree",
         "num_drafts": "K: drafts",
+        "passes": "drafter passes per round",
         "cost": "τ over the speed-up: the cost of a round in vanilla tokens, prefill distributed over them",
         "draft_cost": "drafting, in bare target passes over one row",
         "verify_cost": "the target’s pass and the tests, in bare target passes over one row",
@@ -71,13 +72,15 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             widths = times["none"].costs
             one_row = widths.target[1]
             rows = [_row(*entry, runs, one_row) for entry in methods.values()]
+            if best := draw.fastest(rows):
+                rows = [row | runs.behind(row["race"], best["race"]).get("all", {}) for row in rows]
             facts = {
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
                 "drafts": {name: timed.costs.plain()["draft"] for name, timed in times.items() if name != "none"},
                 "threads": runs.threads,
             }
-            return Answer(rows=rows, facts=facts, races=runs.races)
+            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
 
         timed, total = 0, len(sittings) * REPEATS + len(methods) * len(prompts)
         for name in sittings:
@@ -101,7 +104,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             f"{ratio(best['tau'])} tokens in the time of {ratio(best['cost'])} vanilla tokens, "
             f"{times(best['speedup'])}.",
             notes=[
-                *([f"Slower than vanilla here: {draw.listed(slow)}."] if slow else []),
+                *([f"Slower than vanilla: {draw.listed(slow)}."] if slow else []),
                 "The formula assumes one α for all positions and rounds, but real drafts come in streaks: a token is "
                 "easier to guess after an accepted one. So the measured curve differs from the dotted one.",
                 *narrow(rows),
@@ -133,7 +136,7 @@ def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figu
     yield Figure(
         key="serving",
         title=f"Serving load: does {best['label']} still pay?",
-        hint=f"predicted from target passes of up to {facts['curve'][-1][0]} rows, timed on this machine; lines end "
+        hint=f"predicted from target passes of up to {facts['curve'][-1][0]} rows, timed in these runs; lines end "
         "there; drafter passes over several texts are assumed to grow as the target’s do",
         formula="serving",
         race=best["race"],
@@ -151,7 +154,7 @@ def _passes(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Figure:
         curves.append((f"{name}, by γ", look.colour, look.mark, draw.DASHES[i % len(draw.DASHES)], curve))
     return Figure(
         key="passes",
-        title="Cost of a pass on this machine",
+        title="Cost of a pass",
         hint="bare passes, medians",
         data=[
             draw.trace(
@@ -203,6 +206,7 @@ def _row(method: Method, setting: BenchSetting, runs: Runs, one_row: float) -> d
     settings = {name: getattr(setting, name) for name in ("drafter", "gamma", "steps", "tree_nodes", "num_drafts")}
     row = {"method": method.name, "label": method.label, **settings, **runs.row(method.name)}
     if "speedup" in row:
-        row["cost"] = row["tau"] / row["speedup"]
+        total = runs.total(method.name)
+        row["cost"], row["passes"] = row["tau"] / row["speedup"], total.nfe / total.rounds
         row["draft_cost"], row["verify_cost"] = row["draft_seconds"] / one_row, row["verify_seconds"] / one_row
     return row

@@ -29,9 +29,17 @@ RUN_COLUMNS = {
     "low": "95 % interval over prompts, lower end",
     "high": "95 % interval over prompts, upper end",
     "interval": "bootstrap: its percentiles over prompts; student: Student’s t on the jackknife, for few prompts",
-    "tau": "τ",
-    "alpha": "α",
-    "alpha_at": "α_j",
+    "behind": "speed of the fastest setting over this row’s, on the same prompts (paired)",
+    "behind_low": "its 95 % interval, lower end",
+    "behind_high": "its 95 % interval, upper end",
+    "tau": "τ, the target’s own token (bonus) included",
+    "tau_low": "95 % interval of τ, lower end",
+    "tau_high": "95 % interval of τ, upper end",
+    "alpha": "α, accepted of tested positions",
+    "alpha_low": "95 % interval of α, lower end",
+    "alpha_high": "95 % interval of α, upper end",
+    "alpha_at": "α_j, conditional: accepted of the rounds that reached position j",
+    "tested_at": "rounds that reached position j",
     "tokens_per_second": "new tokens per second of decode clock",
     "seconds_per_round": "decode seconds per round",
     "draft_seconds": "drafting, seconds per round",
@@ -44,10 +52,11 @@ TOGETHER = 6
 """Settings that share one run of vanilla: it runs again after this many settings, so that drift affects both."""
 
 
-def bounds(speed: Interval, counts: Sequence[int]) -> dict[str, Any]:
-    """A speed-up as fields of a row; its interval if every group of prompts has two and there are three in all."""
-    interval, enough = {"low": speed.low, "high": speed.high, "interval": speed.by}, min(counts) > 1 and sum(counts) > 2
-    return {"speedup": speed.value, **(interval if enough else {"low": None, "high": None})}
+def bounds(speed: Interval, counts: Sequence[int], *, name: str = "speedup", prefix: str = "") -> dict[str, Any]:
+    """A number as fields of a row; its interval if every group of prompts has two and there are three in all."""
+    enough = min(counts) > 1 and sum(counts) > 2
+    ends = {f"{prefix}low": speed.low if enough else None, f"{prefix}high": speed.high if enough else None}
+    return {name: speed.value, **ends, **({"interval": speed.by} if enough and not prefix else {})}
 
 
 def narrow(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -184,15 +193,49 @@ class Runs(Rows):
             row["failed"] = self.failed[key]
         if not (measured := sorted(prompt for ids in self.groups(key).values() for prompt in ids)):
             return row
-        sums, speed = self.total(key), self.speedups(key, {"all": measured})["all"]
+        sums, every = self.total(key), {"all": measured}
         return row | {
             "prompts": len(measured),
-            **bounds(speed, [len(measured)]),
-            **sums.named("tau", "alpha", "alpha_at", "tokens_per_second", "waiting"),
+            **bounds(self.speedups(key, every)["all"], [len(measured)]),
+            **self.rate_fields(key, every)["all"],
+            **sums.named("alpha_at", "tested_at", "tokens_per_second", "waiting"),
             "seconds_per_round": sums.seconds / sums.rounds,
             "draft_seconds": sums.seconds_by["draft"] / sums.rounds,
             "verify_seconds": (sums.seconds_by["score"] + sums.seconds_by["verify"]) / sums.rounds,
         }
+
+    def rate_fields(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+        """τ and α with their intervals as fields of rows, by group of prompts and for their ``mean``."""
+        rates, counts = self.rates(key, groups), {kind: [len(prompts)] for kind, prompts in groups.items()}
+        counts["mean"] = [len(prompts) for prompts in groups.values()]
+        return {
+            kind: {"alpha": None}
+            | {
+                field: value
+                for name, by_group in rates.items()
+                if kind in by_group
+                for field, value in bounds(by_group[kind], size, name=name, prefix=f"{name}_").items()
+            }
+            for kind, size in counts.items()
+        }
+
+    def behind(self, key: str, best: str) -> dict[str, dict[str, Any]]:
+        """Speed of setting ``best`` over that of ``key``, on the prompts that both decoded: fields of rows, by kind of
+        text, for the ``mean`` of the kinds, and for ``all`` prompts together."""
+        both = {prompt for prompts in self.groups(best).values() for prompt in prompts}
+        shared = {kind: [prompt for prompt in prompts if prompt in both] for kind, prompts in self.groups(key).items()}
+        groups = {kind: prompts for kind, prompts in shared.items() if prompts}
+        if not groups:
+            return {}
+        every = [prompt for prompts in groups.values() for prompt in prompts]
+        found = self.speedups(best, groups, key) | self.speedups(best, {"all": every}, key)
+        counts = {kind: [len(prompts)] for kind, prompts in groups.items()} | {"all": [len(every)]}
+        counts["mean"] = [len(prompts) for prompts in groups.values()]
+        return {kind: bounds(found[kind], size, name="behind", prefix="behind_") for kind, size in counts.items()}
+
+    def prompt_rows(self, names: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The counts of every run, by setting and prompt, so that an interval can be computed again."""
+        return [row for key in self.by_setting for row in self.by_prompt(key, {"setting": key, **(names or {})})]
 
     def left_out(self) -> list[str]:
         """Which methods were not measured, and why."""

@@ -13,6 +13,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.papers import BY_TEMPERATURE, overlaid
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
@@ -66,11 +67,14 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         places: list[dict[str, list[float]]] = []
 
         def answer() -> Answer:
-            rows = [
-                {"temperature": degree, "draft_temperature": draft, **runs.row(_key(degree, draft))}
-                for degree, runs in groups.items()
-                for draft in drafts
-            ]
+            rows = []
+            for degree, runs in groups.items():
+                own = [
+                    {"temperature": degree, "draft_temperature": draft, **runs.row(_key(degree, draft))}
+                    for draft in drafts
+                ]
+                best = draw.fastest(own)
+                rows += [row | runs.behind(row["race"], best["race"]).get("all", {}) for row in own] if best else own
             reliable = [
                 {"temperature": degree, "draft_temperature": draft, **reliability(tested)}
                 for (degree, draft), tested in tests.items()
@@ -78,7 +82,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             ]
             facts = {"reliability": reliable, "places": places}
             races = {key: race for runs in groups.values() for key, race in runs.races.items()}
-            return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **facts}, races=races)
+            each = [row for degree, runs in groups.items() for row in runs.prompt_rows({"temperature": degree})]
+            return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **facts}, runs=each, races=races)
 
         threads = engine.threads
         total = (len(degrees) * len(drafts) + 1) * len(prompts)
@@ -151,6 +156,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                     title="τ, tokens per round",
                     hint="with an exact rule, the drafter’s temperature changes this, never the text’s distribution",
                 ),
+                *_fall([row for _, row in measured]),
                 *_matched(facts),
                 _calibration(facts.get("reliability", [])),
             ],
@@ -218,6 +224,29 @@ def _calibration(reliable: list[dict[str, Any]]) -> Figure:
             showlegend=True,
         ),
         empty="Points appear once the drafter has sampled at a temperature above 0.",
+    )
+
+
+def _fall(best: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
+    """Speed-up by the target's temperature, at the fastest drafter temperature of each."""
+    if len(best) < 2:
+        return
+
+    def words(row: Mapping[str, Any]) -> str:
+        at = f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}"
+        return f"{at}: {times(row['speedup'])}<br>{spread(row)}"
+
+    hovers = [[row["race"], words(row)] for row in best]
+    x, y = [row["temperature"] for row in best], [row["speedup"] for row in best]
+    whiskers = draw.whisker(best, "speedup", "@draft")
+    own = draw.trace("measured", x, y, "@draft", dash="solid", mark="circle", words=hovers, error_y=whiskers)
+    yield Figure(
+        key="fall",
+        title="Speed-up by the target’s temperature",
+        hint="at the fastest drafter temperature, which chance favours; click a published curve to lay it over",
+        opens="a point opens its race",
+        data=[own, *overlaid(BY_TEMPERATURE)],
+        layout=draw.speeds("temperature of the target", showlegend=True),
     )
 
 

@@ -17,6 +17,7 @@ from specdiff_core.explorations.fields import METHOD
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.statistics import wilson
+from specdiff_core.measure.store import Rows
 from specdiff_core.schema.events import Committed, Event, Finished, RoundStarted, TargetScored, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 ENTROPIES = (0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0)
 """Boundaries between classes of the target's entropy, nats."""
 GROUPS = {
-    "token": ("By kind of token", "share of drafted tokens that the target accepted", ""),
+    "token": ("By kind of token", "of the tokens that the target tested", ""),
     "entropy": ("By the target’s entropy", "of its distribution at temperature 1", "nats"),
     "text": ("By kind of text", "whiskers: 95 % Wilson interval", ""),
 }
@@ -53,7 +54,9 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         "group": "what tokens are grouped by; length groups rounds by the tokens before them",
         "name": "class",
         "tested": "drafted tokens that the target tested",
-        "accepted": "share of them that it accepted",
+        "accepted": "share of them that it accepted (conditional: later tokens of the draft are not tested)",
+        "drafted": "drafted tokens, tested or not; of kinds of text only",
+        "joint": "accepted of drafted tokens",
         "low": "95 % Wilson interval, lower end",
         "high": "95 % Wilson interval, upper end",
         "context": "tokens before the round: the start of the part",
@@ -86,7 +89,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         def answer() -> Answer:
             vanilla = parts.get(BASELINE, {})
             rows = [
-                {"method": method, "group": group, "name": name, **_share(hits)}
+                {"method": method, "group": group, "name": name, **_share(hits), **joint(runs, method, group, name)}
                 for method, cells in counts.items()
                 for (group, name), hits in sorted(cells.items(), key=_order)
             ]
@@ -96,7 +99,8 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                 for index, metrics in sorted(by_length.items())
             ]
             facts = {"threads": runs.threads, "skipped": skipped + runs.left_out()}
-            return Answer(rows=rows, facts=facts | {"examples": examples, "width": self.width}, races=runs.races)
+            facts |= {"examples": examples, "width": self.width}
+            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
 
         for done, total, run in runs.fill():
             name, prompt = run.lane, run.prompt
@@ -128,7 +132,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                 hint=f"{label}: {hint}" if label else hint,
                 data=[_shares(method_rows)],
                 layout=axes(
-                    "share of drafted tokens accepted",
+                    "share of tested tokens accepted",
                     unit,
                     xaxis={"range": [0, 1.02]},
                     yaxis=draw.CATEGORY | {"autorange": "reversed"},
@@ -180,7 +184,9 @@ def _shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Horizontal bars of the fields ``name`` and ``accepted`` with their intervals."""
 
     def words(row: Mapping[str, Any]) -> list[str | None]:
-        counts = f"{round(row['accepted'] * row['tested'])} of {row['tested']} accepted"
+        counts = f"{round(row['accepted'] * row['tested'])} of {row['tested']} tested tokens accepted"
+        if row.get("drafted"):
+            counts += f"; of all {row['drafted']} drafted tokens {percent(row['joint'])}"
         return [None, f"{counts}<br>95 % interval {ratio(row['low'])} to {ratio(row['high'])}"]
 
     x, y = [row["accepted"] for row in rows], [row["name"] for row in rows]
@@ -305,6 +311,12 @@ def _class(entropy: float) -> str:
 def _order(item: tuple[tuple[str, str], list[bool]]) -> tuple[str, float, str]:
     (group, name), hits = item
     return group, float(name.split()[0]) if group == "entropy" else -sum(hits) / len(hits), name
+
+
+def joint(rows: Rows, method: str, group: str, name: str) -> dict[str, Any]:
+    """Drafted tokens of a kind of text and the share that was accepted; an untested token has no kind or entropy."""
+    total = rows.total(method, name) if group == "text" else Metrics()
+    return {"drafted": total.drafted, "joint": total.draft_use} if total.drafted else {}
 
 
 def _share(hits: list[bool]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.papers import BY_STEPS, overlaid
 from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
@@ -42,7 +43,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
     name: ClassVar = "window-map"
     title: ClassVar = "γ × T map"
-    question: ClassVar = "Which window pays off, with how many denoising steps, and can a controller choose them?"
+    question: ClassVar = "Which window pays off, and with how many denoising steps?"
     takes: ClassVar = 150
     windows: ClassVar = True
     scales: ClassVar = ("gammas", "steps", "flavours", "per_flavour", "tokens")
@@ -121,7 +122,10 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             curve = times.costs
             facts: dict[str, Any] = {"threads": runs.threads, "skipped": skipped}
             facts |= {"curve": curve.plain()} if curve.draft else {}
-            return Answer(rows=[_row(cell, runs, curve) for cell in ordered], facts=facts, races=runs.races)
+            rows = [_row(cell, runs, curve) for cell in ordered]
+            if best := draw.fastest(row for row in rows if not row["auto"]):
+                rows = [row | runs.behind(row["race"], best["race"]).get("all", {}) for row in rows]
+            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
 
         total = (REPEATS + len(cells)) * len(prompts)
 
@@ -146,17 +150,17 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if best and best["speedup"] < 1:
             all_slower = all(draw.slower(row) for row in cells if row.get("speedup"))
             words = "every cell is slower than vanilla" if all_slower else "no cell is faster than vanilla"
-            notes.append(f"No window pays off here: {words}.")
+            notes.append(f"No window pays off: {words}.")
         if best and chosen:
-            regret, ends = 1 - chosen["speedup"] / best["speedup"], ""
-            if best.get("low") and chosen.get("low"):
-                low, high = 1 - chosen["high"] / best["low"], 1 - chosen["low"] / best["high"]
-                ends = f" ({100 * low:.0f} to {100 * high:.0f} % at the ends of both intervals)"
+            regret, ends = 1 - 1 / chosen.get("behind", best["speedup"] / chosen["speedup"]), ""
+            if chosen.get("behind_low"):  # recordings of earlier versions have no paired interval
+                low, high = 1 - 1 / chosen["behind_low"], 1 - 1 / chosen["behind_high"]
+                ends = f" (95 % interval {100 * low:.0f} to {100 * high:.0f} %, on the same prompts)"
             notes.append(
                 f"The controller reaches {draw.measured(chosen)} without knowing the best setting: a regret of "
                 f"{100 * regret:.1f} %{ends} against the best of {sum(bool(row.get('speedup')) for row in cells)} "
                 "measured cells, which chance favours."
-                + (" It even beats every fixed setting here." if regret < 0 else "")
+                + (" It beats every fixed setting that was measured." if regret < 0 else "")
             )
         if agree["cells"]:
             notes.append(
@@ -190,10 +194,14 @@ def _as_good(best: Row, cells: Sequence[Row]) -> str:
         f"γ {row['gamma']}" + ("" if serial or row["steps"] == best["steps"] else f" with T {row['steps']}")
         for row in draw.rivals(best, cells)
     ]
-    if len(others) + 1 == sum(bool(row.get("speedup")) for row in cells) > 2:
-        return f" The intervals of all {len(others) + 1} windows overlap, so any of them may be the fastest."
-    verb = "is" if len(others) == 1 else "are"
-    return f" {draw.shortlist(others)} {verb} as good within the intervals." if others else ""
+    if not others:
+        return ""
+    if not any(row.get("behind_low") for row in cells):  # recorded by an earlier version
+        return (
+            f" Its interval overlaps with that of {draw.shortlist(others)}; it has no rows of each prompt, so it "
+            "can't compare windows prompt by prompt, which tells more of them apart."
+        )
+    return f" {draw.shortlist(others)} may be as fast: the interval of the ratio on the same prompts contains 1."
 
 
 def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterator[Figure]:
@@ -250,10 +258,36 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         layout=draw.speeds("γ, tokens drafted per round", showlegend=True),
         empty="A line for each T appears once its cells are measured.",
     )
+    yield from _by_steps(cells)
+
+
+def _by_steps(cells: Sequence[Row]) -> Iterator[Figure]:
+    """Speed-up by T, each at its fastest γ."""
+    by_steps = [
+        draw.fastest(row for row in cells if row["steps"] == T) for T in sorted({row["steps"] for row in cells})
+    ]
+    fastest = [row for row in by_steps if row]
+    if len(fastest) < 2 or all(row["steps"] == row["gamma"] for row in fastest):  # a pass for each token
+        return
+    x, y = [row["steps"] for row in fastest], [row["speedup"] for row in fastest]
+    hovers = [
+        [row["race"], f"T {row['steps']}, γ {row['gamma']}: {times(row['speedup'])}<br>{spread(row)}"]
+        for row in fastest
+    ]
+    whiskers = draw.whisker(fastest, "speedup", "@draft")
+    own = draw.trace("measured", x, y, "@draft", dash="solid", mark="circle", words=hovers, error_y=whiskers)
+    yield Figure(
+        key="steps",
+        title="Speed-up by T, at its fastest γ",
+        hint="the fastest of several γ, which chance favours; click a published curve to lay it over",
+        opens="a point opens its race",
+        data=[own, *overlaid(BY_STEPS)],
+        layout=draw.speeds("T, denoising steps", showlegend=True),
+    )
 
 
 def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
-    """Tokens per round and per second by γ, which the page predicts for the widest window in the fewest steps."""
+    """Tokens per round and speed-up by γ, which the page predicts for the widest window in the fewest steps."""
     measured = [row for row in cells if len(row.get("alpha_at", ())) > 1]
     if not measured or "curve" not in facts:
         return
@@ -261,7 +295,7 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
     yield Figure(
         key="block",
         title="Drag γ over one drafted block",
-        hint="lines: predicted from measured acceptance, without prefill; open marks: measured, with prefill",
+        hint="lines: predicted from measured acceptance and bare passes; open marks: measured; both with prefill",
         formula="block",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],
@@ -269,7 +303,8 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
             "γ, tokens drafted per round",
             "τ, tokens per round",
             yaxis=FROM_ZERO,
-            yaxis2=FROM_ZERO | {"title": "tokens per second", "overlaying": "y", "side": "right", "showgrid": False},
+            yaxis2=FROM_ZERO
+            | {"title": "speed-up over vanilla, ×", "overlaying": "y", "side": "right", "showgrid": False},
             showlegend=True,
         ),
     )

@@ -41,16 +41,26 @@ def costs(runs: Iterable[tuple[str, float, int]]) -> Costs:
 
 def interval(baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
     """The baseline's cost per token over the other's, by group of prompts and as ``mean`` of the
-    groups. Prompts are resampled within their group, repeats of a prompt stay together."""
+    groups. Both sides of a resample have the same prompts (paired), drawn within their group;
+    repeats of a prompt stay together."""
     import numpy as np
 
     sampled, ratios = Resampled([len(prompts) for prompts in groups.values()]), list[Any]()
     for number, prompts in enumerate(groups.values()):
         values = [[*baseline[prompt], *other[prompt]] for prompt in prompts]
         cost, tokens, other_cost, other_tokens = sampled.sums(number, values)
-        ratios.append((cost / tokens) / (other_cost / other_tokens))
+        ratios.append(cost * other_tokens / (tokens * other_cost))
     ratios.append(np.mean(ratios, axis=0))
-    return {name: sampled.interval(ratio) for name, ratio in zip([*groups, "mean"], ratios, strict=True)}
+    return {
+        name: sampled.interval(ratio, positive=bool((ratio > 0).all()))
+        for name, ratio in zip([*groups, "mean"], ratios, strict=True)
+    }
+
+
+def shares(counts: Costs, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
+    """The second of two counts over the first, such as tokens over rounds: by group of prompts, and as ``mean`` of the
+    groups, as in :func:`interval`; nothing without a group."""
+    return interval(dict.fromkeys(counts, (1.0, 1)), counts, groups) if groups else {}
 
 
 def mean_interval(values: Sequence[float]) -> Interval:

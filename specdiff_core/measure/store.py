@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, cast
 
 import msgspec
 
-from specdiff_core.measure.statistics import Interval, costs, interval
+from specdiff_core.measure.statistics import Interval, costs, interval, shares
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Event
@@ -82,13 +82,32 @@ class Rows:
             groups.setdefault(row.flavour, {})[row.prompt] = None
         return {flavour: list(prompts) for flavour, prompts in groups.items()}
 
-    def speedups(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
-        """The speed-up of a setting by group of prompts, and their ``mean``."""
+    def speedups(self, key: str, groups: Mapping[str, Sequence[str]], over: str = "") -> dict[str, Interval]:
+        """The speed-up of a setting over another one, by default the baseline, on the same prompts: by group of
+        prompts, and their ``mean``."""
         slow, fast = (
             costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in self.of(name))
-            for name in (self.baseline, key)
+            for name in (over or self.baseline, key)
         )
         return interval(slow, fast, groups)
+
+    def rates(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Interval]]:
+        """``tau`` and ``alpha`` of a setting by group of prompts, and their ``mean``. Prompts without tests don't count
+        for α; it is missing in a group without others."""
+        rates: dict[str, dict[str, Interval]] = {}
+        for name, below, above in (("tau", "rounds", "committed"), ("alpha", "tested", "accepted")):
+            sums = costs((row.prompt, getattr(row.metrics, below), getattr(row.metrics, above)) for row in self.of(key))
+            counted = {kind: [prompt for prompt in prompts if sums[prompt][0]] for kind, prompts in groups.items()}
+            rates[name] = shares(sums, {kind: prompts for kind, prompts in counted.items() if prompts})
+        return rates
+
+    def by_prompt(self, key: str, names: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The counts behind a setting's numbers, a row for each run; ``names``: columns that name the setting."""
+        counts = ("seconds", "committed", "rounds", "drafted", "tested", "accepted", "nfe", "target_calls", "waiting")
+        return [
+            {**names, "prompt": row.prompt, "flavour": row.flavour, "repeat": row.repeat, **row.metrics.named(*counts)}
+            for row in self.of(key)
+        ]
 
     def same_texts(self, key: str) -> dict[str, bool]:
         """Prompt -> whether the setting wrote vanilla's text in every repeat."""

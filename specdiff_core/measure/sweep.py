@@ -1,8 +1,8 @@
-"""Aggregates the rows of a sweep into speed-ups with intervals, and formats the table.
+"""Aggregates the rows of a sweep into speed-ups, τ and α with intervals, and formats the table.
 
 The speed-up of a setting is vanilla's seconds per token over its own, over all repeats of the same
 prompts in one sweep, on the decode clock, prefill included. At equal lengths that is the ratio of
-total decode seconds.
+total decode seconds. The mean of speed-ups, of τ and of α is the mean of the flavours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from specdiff_core.measure.statistics import Interval
 from specdiff_core.measure.store import Bench, RowLog, Rows, RunRow
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.metrics import CROWDED, Metrics
+from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import SETTINGS
 
 
@@ -27,9 +27,11 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     speedup: Interval  # over vanilla, mean of the flavours
     speedup_by_flavour: dict[str, Interval]
     tokens_per_second: float
-    tau: float
+    tau: float  # mean of the flavours, as the speed-up
     tau_by_flavour: dict[str, float]
-    alpha: float | None
+    alpha: float | None  # mean of the flavours
+    rates: dict[str, Interval] = msgspec.field(default_factory=dict)  # with intervals; older results have none
+    behind: Interval | None = None  # speed of the fastest setting over this one's, on the same prompts
     alpha_at: tuple[float | None, ...]
     seconds: float
     seconds_by: dict[str, float]  # draft, verify (the target's pass and the tests), prefill, other
@@ -90,13 +92,17 @@ def aggregate(rows: Iterable[RunRow]) -> list[SettingResult]:
     if not vanilla:
         raise ConfigError("No prompt was measured with every setting yet.", field="json", hint="Continue the sweep.")
     looping = {row.prompt for row in vanilla if row.loops}
-    return [_result(key, runs, groups, looping) for key in runs.by_setting]
+    results = [_result(key, runs, groups, looping) for key in runs.by_setting]
+    best = max(results[1:], key=lambda entry: entry.speedup.value, default=results[0])
+    behind = {one.key: runs.speedups(best.key, groups, one.key)["mean"] for one in results if one.key != best.key}
+    return [msgspec.structs.replace(one, behind=behind.get(one.key)) for one in results]
 
 
 def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]], looping: Collection[str]) -> SettingResult:
     speed, total, same = rows.speedups(key, groups), rows.total(key), rows.same_texts(key)
+    by_rate = rows.rates(key, groups)
+    rates = {name: found["mean"] for name, found in by_rate.items() if found}
     varied = {kind: left for kind, names in groups.items() if (left := [name for name in names if name not in looping])}
-    rest = sum((row.metrics for row in rows.of(key) if row.prompt not in looping), Metrics())
     draft, score, verify, prefill = (total.seconds_by.get(of, 0.0) for of in ("draft", "score", "verify", "prefill"))
     parts = {"draft": draft, "verify": score + verify, "prefill": prefill}
     parts["other"] = total.seconds - sum(parts.values())
@@ -104,15 +110,18 @@ def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]], looping: 
         **msgspec.structs.asdict(BenchSetting.parse(key)),
         speedup=speed.pop("mean"),
         speedup_by_flavour=speed,
-        **total.named("tokens_per_second", "tau", "alpha", "alpha_at", "seconds", "waiting"),
-        tau_by_flavour={flavour: rows.total(key, flavour).tau or 0.0 for flavour in groups},
+        **total.named("tokens_per_second", "alpha_at", "seconds", "waiting"),
+        tau=rates["tau"].value,
+        alpha=rates["alpha"].value if "alpha" in rates else None,
+        rates=rates,
+        tau_by_flavour={flavour: by_rate["tau"][flavour].value for flavour in groups},
         seconds_by=parts,
         new_tokens=total.committed,
         prompts=len(same),
         same_text_as_vanilla=sum(same.values()),
         looping=len(looping),
         speedup_varied=rows.speedups(key, varied)["mean"] if looping and varied else None,
-        tau_varied=rest.tau if looping else None,
+        tau_varied=rows.rates(key, varied)["tau"]["mean"].value if looping and varied else None,
     )
 
 
@@ -133,22 +142,47 @@ def number(value: float | None, form: str = ".2f") -> str:
     return "–" if value is None else format(value, form)
 
 
+def too_fast(entry: SettingResult, flavour: str) -> bool:
+    """Whether a setting is more than 5 % faster than its τ allows. A round costs at least a vanilla token, so the
+    clock was disturbed."""
+    return entry.speedup_by_flavour[flavour].value > 1.05 * entry.tau_by_flavour[flavour]
+
+
+def _times(value: float, doubtful: bool) -> str:
+    return f"{value:.2f}×{' (?)' if doubtful else ''}"
+
+
+def _with_ends(entry: SettingResult, name: str) -> str:
+    """τ or α, with its interval if the setting drafts and the interval was computed."""
+    return f"{number(getattr(entry, name))}{_ends(entry.rates.get(name))}"
+
+
+def _ends(found: Interval | None) -> str:
+    """The ends of an interval in brackets; empty without one."""
+    return f" ({found.low:.2f}–{found.high:.2f})" if found and found.low < found.high else ""
+
+
 def speeds(result: Sweep) -> str:
     entries, flavours, rows = result.entries, list(result.prompts), []
     resampled = min(result.prompts.values()) > 1  # every flavour has several prompts
+    paired = any(entry.behind for entry in entries[1:])
     for entry in entries:
         speed = entry.speedup
         bounds = f"{speed.low:.2f}–{speed.high:.2f}" if resampled else "–"
-        row = [entry.name, f"{speed.value:.2f}×", "baseline" if entry.drafter == VANILLA.drafter else bounds]
-        row += [f"{entry.speedup_by_flavour[flavour].value:.2f}×" for flavour in flavours]
-        row += [number(entry.tau), number(entry.alpha), number(entry.tokens_per_second, ".0f")]
+        beyond = {flavour: too_fast(entry, flavour) for flavour in flavours}
+        row = [entry.name, _times(speed.value, any(beyond.values()))]
+        row += ["baseline" if entry.drafter == VANILLA.drafter else bounds]
+        row += [_times(entry.speedup_by_flavour[flavour].value, beyond[flavour]) for flavour in flavours]
+        row += [*(_with_ends(entry, name) for name in ("tau", "alpha")), number(entry.tokens_per_second, ".0f")]
+        if paired:
+            row.append(f"{found.value:.2f}{_ends(found)}" if (found := entry.behind) else "fastest")
         if entry.looping:
             row += [
                 "–" if (varied := entry.speedup_varied) is None else f"{varied.value:.2f}×",
                 number(entry.tau_varied),
             ]
         rows.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
-    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s"]
+    head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", *(["fastest over it"] * paired)]
     head += ["without loops", "τ without"] if entries[0].looping else []
     return table([*head, "vanilla's text"], rows)
 

@@ -43,12 +43,15 @@ SYMBOLS = (
     Symbol("TV",
         r"total variation, $\frac{1}{2} \sum_z \lvert p(z) - q(z) \rvert = 1 - \sum_z \min(p(z), q(z))$",
         "–", "–", "TV"),
-    Symbol(r"$\alpha$", "acceptance rate: accepted tokens over tested positions", "–", "`Metrics.alpha`", "α"),
+    Symbol(r"$\alpha$", "acceptance rate: accepted tokens over tested positions. Engines divide by all "
+        "drafted tokens (vLLM: draft_acceptance_rate, SGLang: spec_accept_rate)", "–", "`Metrics.alpha`", "α"),
     Symbol(r"$\alpha_j$",
-        "acceptance rate at position $j$: accepted over tested, among the rounds that reached it",
+        "acceptance rate at position $j$, conditional: among the rounds that reached it. vLLM counts joint rates, over "
+        "all drafts (spec_decode_num_accepted_tokens_per_pos)",
         "–", "`Metrics.alpha_at`, `Choice.alphas`", "α_j"),
     Symbol(r"$\tau$",
-        "block efficiency: tokens committed per round, the target's own included; measured",
+        "block efficiency: tokens committed per round, the target's own (bonus) included; measured. vLLM: "
+        "mean_acceptance_length, over the rounds that drafted; SGLang: spec_accept_length",
         "tokens", "`Metrics.tau`", "τ"),
     Symbol("$E$", r"the expected value of $\tau$, computed from $\alpha$ or the $\alpha_j$",
         "tokens", "`Choice.tokens`", "E[τ]"),

@@ -23,6 +23,9 @@ const MAP = {
       steps: 1,
       speedup: 1.5,
       tau: 3,
+      seconds_per_round: 0.013,
+      draft_seconds: 0.002,
+      verify_seconds: 0.008,
       tokens_per_second: 300,
       alpha_at: ALPHAS,
     },
@@ -32,19 +35,18 @@ const MAP = {
   facts: { curve: CURVE },
 };
 
-test('drag γ over a block: predicted tokens per round rise while tokens per second fall', () => {
+test('drag γ over a block: tokens per round rise while the speed-up, prefill included, falls', () => {
   const found = FORMULAS.block(MAP, { race: 'a' }, { gamma: 2 }, null);
-  const [tau, pace] = ['τ, predicted', 'tokens per second, predicted'].map((name) =>
-    lineOf(found, name)
-  );
+  const [tau, gain] = ['τ, predicted', 'speed-up, predicted'].map((name) => lineOf(found, name));
   assert.deepEqual(tau.x, [1, 2, 3, 4]);
   near(tau.y[3], expectedTau(ALPHAS));
-  near(pace.y[1], expectedTau([0.9, 0.8]) / (0.002 + 0.005));
-  assert.ok(pace.y[3] < Math.max(...pace.y), 'the widest window is not the fastest');
-  assert.deepEqual(starOf(found, 'tokens per second, measured').x, [4, 2], 'of the same T only');
+  near(gain.y[1], (0.004 + 0.001) / ((0.002 + 0.005) / expectedTau([0.9, 0.8]) + 0.001));
+  assert.ok(gain.y[3] < Math.max(...gain.y), 'the widest window is not the fastest');
+  const measured = starOf(found, 'speed-up, measured');
+  assert.deepEqual([measured.x, measured.y], [[4, 2], [1.5, 1.4]], 'of the same T only');
   near(starOf(found, 'this γ').y[0], tau.y[1]);
-  assert.match(found.words[0], /^Predicted at γ 2: 2\.62 tokens per round, 374 tokens.* prefill/);
-  assert.match(found.words[1], /rise from .* while tokens per second fall/);
+  assert.match(found.words[0], /^Predicted at γ 2: 2\.62 tokens per round, 1\.36×/);
+  assert.match(found.words[1], /rise from .* while the speed-up falls/);
 });
 
 test('the block is one of the run, and γ cuts what it yields', () => {

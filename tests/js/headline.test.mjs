@@ -74,6 +74,11 @@ test('the first sentence keeps its numbers for the end, and leaves out a time th
     /guesses trees of up to \d+ tokens,/,
     'of a tree its nodes are counted, not its depth, which looks like a wrong γ',
   );
+  assert.doesNotMatch(
+    leadWords(vanilla, vanilla, 'A drafter', 2, true).after,
+    /in (\d+) passes instead of \1\b/,
+    'no passes are saved',
+  );
   const many = leadWords(drafted, vanilla, 'EAGLE', 6, true);
   assert.ok(
     !many.before.includes('EAGLE') && many.after.includes('EAGLE'),
@@ -122,8 +127,16 @@ test('what is claimed about a text depends on its rule, then on its exactness', 
     return verdict({ ...lanes, drafted }, '', exactness).claim;
   };
   const { bitwise, biased, '': plain } = exactness;
-  assert.equal(claim({ lossless: true, exactness: 'bitwise' }), bitwise);
+  const greedy = { temperature: 0, rule: 'ratio', drafter: 'block' };
+  assert.equal(claim({ lossless: true, exactness: 'bitwise', config: greedy }), bitwise);
   assert.equal(claim({ lossless: true, exactness: 'of a later version' }), plain);
+  const draws = (rule) => ({
+    lossless: true,
+    exactness: 'bitwise',
+    config: { temperature: 1, rule, drafter: 'block' },
+  });
+  assert.equal(claim(draws('ratio')), plain, 'two draws of one distribution: the texts differ');
+  assert.equal(claim(draws('match')), bitwise);
   assert.equal(claim({ lossless: false, exactness: 'bitwise' }), biased);
 });
 
@@ -166,6 +179,7 @@ test('stopped lanes are compared up to there, with a text worth comparing; other
   const [fast, slow] = [pair.drafted, pair.vanilla].map((lane) => lane.texts.length);
   assert.ok(fast > slow && slow >= 8);
   assert.equal(verdict(pair, '', exactness).final, fast / slow, 'both ran equally long');
+  assert.doesNotMatch(verdict(pair, '', exactness).predicted, /whole run/);
   assert.match(headline(pair).words, /stopped/);
   const race = verdict({ drafted: none, vanilla }, '', exactness);
   assert.equal(race.claim, '');

@@ -101,6 +101,19 @@ test('places go by the clock, and neither who wrote fewer tokens nor who did not
   assert.deepEqual(Object.values(standings(twins, ['a', 'b'])).map((one) => one.place), [1, 1]);
 });
 
+test('a disturbed clock ranks no lane, also not the one with more passes that came in first', () => {
+  const late = { ...end, seconds: 2 * lanes.whole.duration, waited_seconds: 1 };
+  const disturbed = {
+    vanilla: lanes.vanilla,
+    fast: lanes.whole,
+    slow: buildLane([...told.drafted.slice(0, -1), late]),
+  };
+  const places = (crowded) =>
+    Object.values(standings(disturbed, Object.keys(disturbed), crowded)).map(({ place }) => place);
+  assert.deepEqual(places(0.2), [null, null, null]);
+  assert.ok(places(Infinity).includes(1), 'on a quiet machine one of them is first');
+});
+
 test('a stopped lane with more tokens than those that came in sets no measure for them', () => {
   const result = standings({
     short: lanes.short,

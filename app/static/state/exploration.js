@@ -10,7 +10,8 @@ import { placeOf } from './report.js';
  *  reach?: {x: number, y: number}}}} Figure one panel; `added`: by a widget */
 /** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number,
  *  origin: any, machine: any, choice: Record<string, any>, report: Report,
- *  files?: Record<string, string>, seconds?: number}} Answer */
+ *  runs?: Record<string, any>[], files?: Record<string, string>, seconds?: number}} Answer `runs`:
+ *  the counts of each setting on each prompt */
 
 /** The columns of a table, in order of appearance. @param {Record<string, any>[]} rows */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))];

@@ -48,23 +48,27 @@ export function blockOf(lane, gamma) {
   return mixed ?? rounds[0] ?? null;
 }
 
-/** Tokens per round and per second by γ, for the α_j of the widest window. @param {Answer} answer
+/** Tokens per round and speed-up by γ, for the α_j of the widest window. Vanilla and the round both
+ *  cost bare passes, plus what a token of the run cost besides: its share of the prefill.
+ *  @param {Answer} answer
  *  @param {Figure} figure @param {Values} values @param {Lane | null} lane */
 function block(answer, figure, { gamma }, lane) {
   const raceRow = rowOf(answer, figure);
   const { curve } = answer.facts;
+  const spent = raceRow.draft_seconds + raceRow.verify_seconds;
+  const rest = (raceRow.seconds_per_round - spent) / raceRow.tau; // of each token
   const passes = (size) => raceRow.steps === raceRow.gamma ? size : Math.min(size, raceRow.steps);
   const at = (size) => {
     const tau = expectedTau(raceRow.alpha_at.slice(0, size).map((alpha) => alpha ?? 0));
     const cost = costAt(curve.draft, size) + (passes(size) - 1) * costAt(curve.again, size) +
       costAt(curve.target, size + 1);
-    return { size, tau, pace: tau / cost };
+    return { size, tau, gain: (costAt(curve.target, 1) + rest) / (cost / tau + rest) };
   };
   const grid = range(1, raceRow.gamma).map(at);
   const measured = answer.rows.filter((row) =>
     row.speedup && !row.auto && row.steps === passes(row.gamma)
   );
-  const [now, best, last] = [at(gamma), largest(grid, ({ pace }) => pace), grid[grid.length - 1]];
+  const [now, best, last] = [at(gamma), largest(grid, ({ gain }) => gain), grid[grid.length - 1]];
   const sizes = grid.map(({ size }) => size);
   const right = { yaxis: 'y2' };
   const round = lane && blockOf(lane, raceRow.gamma);
@@ -75,32 +79,31 @@ function block(answer, figure, { gamma }, lane) {
   return {
     data: [
       trace('τ, predicted', sizes, grid.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
-      trace('tokens per second, predicted', sizes, grid.map(({ pace }) => pace), '@lane-2', {
+      trace('speed-up, predicted', sizes, grid.map(({ gain }) => gain), '@lane-2', {
         dash: 'dash',
         ...right,
       }),
       trace('τ, measured', tried, column('tau'), '@draft', { mark: 'circle-open' }),
-      trace('tokens per second, measured', tried, column('tokens_per_second'), '@lane-2', {
+      trace('speed-up, measured', tried, column('speedup'), '@lane-2', {
         mark: 'square-open',
         ...right,
       }),
       trace('this γ', [gamma], [now.tau], '@draft', { mark: 'star', showlegend: false }),
-      trace('this γ', [gamma], [now.pace], '@lane-2', {
+      trace('this γ', [gamma], [now.gain], '@lane-2', {
         mark: 'star',
         showlegend: false,
         ...right,
       }),
     ],
     words: [
-      `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${now.pace.toFixed(0)} ` +
-      'tokens per second after prefill.',
+      `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${times(now.gain)}.`,
       best.size < last.size
         ? `From γ ${best.size} to γ ${last.size}, tokens per round ${
           ratio(best.tau) === ratio(last.tau)
             ? `stay at ${ratio(last.tau)}`
             : `rise from ${ratio(best.tau)} to ${ratio(last.tau)}`
-        } while tokens per second fall from ${best.pace.toFixed(0)} to ${last.pace.toFixed(0)}.`
-        : `The widest window is the fastest here: ${best.pace.toFixed(0)} tokens per second.`,
+        } while the speed-up falls from ${ratio(best.gain)}× to ${ratio(last.gain)}×.`
+        : `The widest window is the fastest of these: ${times(best.gain)}.`,
       ...(round
         ? [
           `The block above was drafted in round ${round.round + 1} of the recorded run. Cut ` +

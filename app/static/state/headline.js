@@ -28,11 +28,17 @@ import { isServed, stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 /** @import { Clock } from './metrics.js' */
 /** @import { Pair } from './stage.js' */
+/** @import { RunStarted } from './events.d.ts' */
 
 /** Whether a lane ended by itself with a text, or was stopped when it had enough of one: Stop ends
  *  all lanes at one moment. @param {Lane} lane */
 const comparable = (lane) =>
   Boolean(lane.finished) && lane.texts.length >= (complete(lane) ? 1 : ENOUGH);
+
+/** Whether a run makes draws of its own, so that its text may differ from vanilla's.
+ *  @param {RunStarted | null | undefined} header */
+const draws = (header) =>
+  Boolean(header && Number(header.config.temperature) > 0 && header.config.rule !== 'match');
 
 /** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes
  *  @param {string} doubt why the clock cannot be trusted, if so
@@ -47,19 +53,23 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
   const wrote = (drafted || vanilla)?.texts.length; // else it makes no claim
   const compared = drafted && vanilla && comparable(drafted) && comparable(vanilla);
   const trusted = !(compared && doubt);
+  const stopped = compared && !(complete(drafted) && complete(vanilla));
+  const claim = lossy ? 'biased' : exactness === 'bitwise' && draws(header) ? '' : exactness;
   const cost = trusted ? predicted(drafted, vanilla) : null;
   return {
-    claim: header && wrote ? (claims[lossy ? 'biased' : exactness] ?? claims['']) + reports : '',
+    claim: header && wrote ? (claims[claim] ?? claims['']) + reports : '',
     lossy,
     alone: header?.threads === 1, // whether it ran on one thread
     trusted,
     busy: trusted ? '' : doubt,
     final: compared ? speedUp(pace(drafted), pace(vanilla)) : null,
     predicted: cost
-      ? `By the passes alone, for the whole run: τ / (v + c·NFE/round) = ${ratio(cost.tau)} ` +
+      ? `By the passes alone, ${
+        stopped ? 'up to the stop' : 'for the whole run'
+      }: τ / (v + c·NFE/round) = ${ratio(cost.tau)} ` +
         `/ (${ratio(cost.verify)} + ${ratio(cost.cost)}·${ratio(cost.passes)}) = ` +
         `${times(cost.value)}. v and c are the costs of a verifying pass and of a drafter pass ` +
-        'here, in vanilla passes.'
+        'in these runs, in vanilla passes.'
       : '',
   };
 }
@@ -146,9 +156,9 @@ export function sameText({ drafted: lane }, { drafted, vanilla }, clocks) {
   if (first < 0) {
     return `= The same ${over ? '' : 'first '}${plural(length, 'token')} in both lanes.`;
   }
-  const config = lane?.header?.config;
-  const drawn = config && Number(config.temperature) > 0 && config.rule !== 'match';
-  return `≠ ${drawn ? 'Different draws: the' : 'The'} texts differ from token ${first + 1} on.`;
+  return `≠ ${draws(lane?.header) ? 'Different draws: the' : 'The'} texts differ from token ${
+    first + 1
+  } on.`;
 }
 
 /** The numbers beside the speed-up. @param {Pair<Lane>} lanes @param {Pair<State>} states */
@@ -185,7 +195,10 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
   const slower = speed !== null && speed < 1 ? '; slower, on a disturbed clock' : '';
   const passes = trusted ? '' : `, plus ${plural(passesOf(drafted).drafter, 'drafter pass')}`;
   const fast = trusted && speed !== null ? `, ${speedWords(speed)}` : `${passes}${slower}`;
-  const instead = tokens === vanilla.texts.length ? ` instead of ${vanilla.rounds.length}` : '';
+  const fewer = vanilla.rounds.length !== drafted.rounds.length;
+  const instead = tokens === vanilla.texts.length
+    ? fewer ? ` instead of ${vanilla.rounds.length}` : ', as many as vanilla'
+    : '';
   const numbers = `${same ? 'the same ' : ''}${plural(tokens, 'token')} in ` +
     `${drafted.rounds.length} ` +
     `${count > 2 ? 'target ' : ''}${
@@ -194,7 +207,7 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
   if (count > 2) {
     return {
       before: `${count} lanes answer the same prompt with the same target model.`,
-      after: ` First: ${who}, ${numbers}`,
+      after: ` ${trusted ? 'First' : 'Fewest target passes'}: ${who}, ${numbers}`,
     };
   }
   const most = (/** @type {(round: Lane['rounds'][0]) => number | undefined} */ of) =>

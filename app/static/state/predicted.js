@@ -1,7 +1,7 @@
-// Recorded results for given settings: a prediction before the run, interpolated in a γ × T map, or
-// the recorded range of the same settings, also after it. Pure.
+// Recorded results for given settings: a prediction before the run, recorded or interpolated in a
+// γ × T map, and the recorded mean after it. Pure.
 
-import { ratio, times } from './format.js';
+import { plural, ratio, times } from './format.js';
 import { useOf } from './marks.js';
 /** @import { RunStarted } from './events.d.ts' */
 
@@ -9,11 +9,12 @@ import { useOf } from './marks.js';
  *  tau: number]} Cell */
 /** @typedef {Record<string, Record<string, {device: string, cells: Cell[]}>>} Predictions by pair
  *  and drafter */
-/** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, low: number,
- *  high: number, words: string]} Range measured speed-ups of a setting */
-/** @typedef {{pair: string, temperature: number, device: string, dtype: string, spread: boolean,
- *  over: string, about: string, cells: Record<string, Range[]>}} Measured ranges by drafter and
- *  shape; `spread`: over prompts, not of means (app/content/predictions.py) */
+/** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, mean: number,
+ *  low: number | null, high: number | null, prompts: number]} Mean speed-up over prompts, with its
+ *  95 % interval */
+/** @typedef {{pair: string, temperature: number, device: string, dtype: string, about: string,
+ *  cells: Record<string, Mean[]>}} Measured means by drafter and shape
+ *  (app/content/predictions.py) */
 
 /** Speed-up and tokens per round between cells, interpolated linearly in one coordinate after the
  *  other; null outside the measured range.
@@ -38,24 +39,30 @@ export function between(cells, where) {
 const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
   !top_k && top_p === 1 && (draft_temperature ?? '') === '' && (!temperature || rule === 'ratio');
 
-/** The measured range of the settings of a run; null if they were not measured. A neighbour's range
- *  says nothing: T 8 costs twice as many drafter passes as T 4.
+/** The recorded cells with exactly the settings of a run, the most prompts first.
  *  @param {Measured[]} tables @param {Record<string, any>} config
  *  @param {boolean} denoises whether the drafter uses T
  *  @param {string} [dtype] preferred */
 function recorded(tables, config, denoises, dtype = '') {
-  if (!samplesAsUsual(config)) return null;
+  if (!samplesAsUsual(config)) return [];
   const shape = useOf(config);
   const steps = denoises && shape.startsWith('window') ? config.steps : 1;
-  const size = [config.gamma, steps, config.tree_nodes, config.num_drafts];
-  const [found] = tables.filter((table) =>
+  const size = [config.gamma, steps, config.tree_nodes || 0, config.num_drafts || 1];
+  return tables.filter((table) =>
     table.pair === config.pair && table.temperature === config.temperature
   ).flatMap((table) =>
     (table.cells[`${config.drafter}/${shape}`] ?? []).filter((cell) =>
-      size.every((value, i) => (value || 1) === (Number(cell[i]) || 1))
+      size.every((value, i) => value === cell[i])
     ).map((cell) => ({ table, cell }))
-  ).sort((a, b) => +(b.table.dtype === dtype) - +(a.table.dtype === dtype));
-  return found ?? null;
+  ).sort((a, b) =>
+    +(b.table.dtype === dtype) - +(a.table.dtype === dtype) || b.cell[7] - a.cell[7]
+  );
+}
+
+/** A mean in words. @param {Mean} cell */
+function meanWords([, , , , mean, low, high, prompts]) {
+  const ends = low === null || high === null ? '' : `95 % interval ${ratio(low)}–${ratio(high)}, `;
+  return `mean ${times(mean)} (${ends}${plural(prompts, 'prompt')})`;
 }
 
 /** The settings of a link's query. @param {string} settings @returns {Record<string, any>} */
@@ -69,8 +76,8 @@ const settingsOf = (settings) =>
 const named = (device) => device.replace(/^\w+: /, '');
 
 /**
- * The prediction for settings, in words: interpolated for a plain window, otherwise the measured
- * range of the same settings. Empty without a drafter. @param {Predictions} predictions
+ * The prediction for settings, in words: recorded, or interpolated between recorded windows. Empty
+ * without a drafter. @param {Predictions} predictions
  * @param {Measured[]} typical
  * @param {string} settings settings as a link's query
  * @param {boolean} denoises whether the drafter uses T
@@ -79,36 +86,37 @@ export function predictedWords(predictions, typical, settings, denoises) {
   const config = settingsOf(settings);
   const { pair, drafter, temperature, gamma } = config;
   if (!drafter || drafter === 'none') return '';
+  const [same] = recorded(typical, config, denoises);
+  if (same) return `Recorded on ${named(same.table.device)}: ${meanWords(same.cell)}.`;
   const map = predictions[pair]?.[drafter];
   const steps = denoises ? config.steps : 1;
   const [speedUp, tau] = (map && samplesAsUsual(config) && useOf(config) === 'window' &&
     between(map.cells, [temperature, steps, gamma])) || [];
-  if (speedUp) {
-    return `Predicted: ${times(speedUp)} with ${ratio(tau)} tokens per round, from runs on ` +
-      `${map.device}.`;
-  }
-  const found = recorded(typical, config, denoises);
-  if (!found) return 'No prediction: these settings haven’t been recorded.';
-  const { table, cell: [, , , , low, high] } = found;
-  return `Recorded on ${named(table.device)}: ${ratio(low)}–${times(high)} ${table.over}.`;
+  return speedUp
+    ? `Predicted: ${times(speedUp)} with ${
+      ratio(tau)
+    } tokens per round, between recorded windows ` +
+      `on ${map.device}.`
+    : 'These settings were not recorded, so there is no prediction.';
 }
 
-/** The measured range of the settings of a run, in words, and its source: a range over prompts, which
- *  a single prompt can be compared with, or else a range of means. Null if there is none.
- *  @param {Measured[]} tables @param {RunStarted} header
+/** The recorded mean of a run's settings, in words, and its source; null if this kind of device
+ *  or these settings were not recorded. @param {Measured[]} tables
+ *  @param {RunStarted} header
  *  @param {boolean} denoises whether the drafter uses T */
 export function typicalWords(tables, { config, device, dtype }, denoises) {
   const [kind] = device.split(':');
-  const among = (spread) => tables.filter((a) => a.spread === spread && a.device.startsWith(kind));
-  const found = recorded(among(true), config, denoises, dtype) ??
-    recorded(among(false), config, denoises, dtype);
-  if (!found) return null;
-  const { table, cell: [, , , , low, high, words] } = found;
-  const type = table.dtype === dtype ? '' : ` in ${table.dtype}`;
+  const [same] = recorded(
+    tables.filter((table) => table.device.startsWith(kind)),
+    config,
+    denoises,
+    dtype,
+  );
+  if (!same) return null;
+  const { table, cell } = same;
+  const precision = table.dtype === dtype ? '' : ` in ${table.dtype}`;
   return {
-    spread: table.spread,
-    words: `Recorded on ${named(table.device)}${type}: ${ratio(low)}–${times(high)} ${table.over}`,
-    about: `${table.about}. Settings: ${words}, temperature ${table.temperature}; measured on ` +
-      `${table.device}, ${table.dtype}.`,
+    words: `Recorded on ${named(table.device)}${precision}: ${meanWords(cell)}`,
+    about: `${table.about}; temperature ${table.temperature}, ${table.dtype}.`,
   };
 }

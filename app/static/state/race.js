@@ -1,7 +1,7 @@
 // A race of any number of lanes: its lanes, how it ends, and where stepping stops. Pure.
 
 import { countAt, isVanilla } from './lane.js';
-import { clockOf, speedUpSoFar, tau } from './metrics.js';
+import { clockOf, speedUpSoFar, tau, waiting } from './metrics.js';
 import { plural, reasonWords } from './format.js';
 import { roundSeconds } from './playhead.js';
 /** @import { Event } from './events.d.ts' */
@@ -11,7 +11,8 @@ import { roundSeconds } from './playhead.js';
 /** @typedef {Record<string, Lane | null>} Lanes */
 /** @typedef {{t: number, lane: string, n: number, dwell: number}} Stop `dwell`: seconds for which a
  *  person's pace stays there */
-/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean}} End */
+/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean,
+ *  busy: boolean}} End */
 
 export const MOST_LANES = 8; // of a foreign trace; more would be hard to distinguish
 const EPSILON = 1e-9;
@@ -41,23 +42,27 @@ export const complete = (lane) =>
 /**
  * How the race ends, by lane. Finished lanes with as many tokens as the longest of them are ranked
  * by their clocks; equal clocks share a place. `short`: the lane finished with fewer tokens, so its
- * clock cannot be compared and it has no place.
- * @param {Lanes} lanes @param {string[]} names @returns {Record<string, End>}
+ * clock cannot be compared and it has no place. `busy`: threads of a ranked lane had to wait for a
+ * processor, so no clock of the race can be trusted and no lane has a place.
+ * @param {Lanes} lanes @param {string[]} names @param {number} [crowded] threads that waited, on
+ * average, from which a time cannot be trusted @returns {Record<string, End>}
  */
-export function standings(lanes, names) {
+export function standings(lanes, names, crowded = Infinity) {
   const length = (name) => lanes[name]?.texts.length ?? 0;
   const duration = (name) => lanes[name]?.duration ?? 0;
   const done = names.filter((name) => complete(lanes[name]));
   const most = Math.max(0, ...done.map(length));
   const full = done.filter((name) => length(name) === most);
+  const busy = full.some((name) => (waiting(lanes[name]) ?? 0) >= crowded);
   return Object.fromEntries(names.map((name) => {
     const ahead = full.filter((rival) => duration(rival) < duration(name) - EPSILON).length;
     const finished = done.includes(name);
     return [name, {
-      place: full.includes(name) ? ahead + 1 : null,
+      place: full.includes(name) && !busy ? ahead + 1 : null,
       tokens: length(name),
       short: finished && length(name) < most,
       done: finished,
+      busy: busy && full.includes(name),
     }];
   }));
 }
@@ -176,6 +181,9 @@ const FEWER =
   'Not ranked: it wrote fewer tokens than the longest text in this race. Compare tokens ' +
   'per second, not the clock.';
 
+const BUSY =
+  'Not ranked: other programs disturbed the clock of this race. Compare passes, not times.';
+
 /** The places of the lanes so far, by their tokens; none at the start or for a single lane.
  *  @param {Record<string, ReturnType<typeof rowAt>>} rows @returns {Record<string, number | null>} */
 export function ranksOf(rows) {
@@ -214,6 +222,7 @@ export function markOf(lane, row, end, rank, absent) {
   }
   if (end.short) return { place: '∎', kind: 'short', words, title: FEWER, placeTitle: FEWER };
   if (!end.done) return { place: '■', kind: 'stopped', words };
+  if (end.busy) return { place: '–', kind: 'done', words, title: BUSY, placeTitle: BUSY };
   return {
     place: String(end.place),
     kind: end.place === 1 ? 'first' : 'done',

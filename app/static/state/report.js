@@ -13,7 +13,8 @@ const GRAINS = {
 };
 const CLOCK =
   'Decode time: prefill, drafting, scoring, verification and the loop between them. Events, ' +
-  'the network, this page and model loading do not count.';
+  'the network, this page and model loading do not count. Compare lanes of one recording: the ' +
+  'same machine runs faster or slower at another time.';
 const REPLAY =
   'The player slows all lanes down alike. All times shown are decode times, as measured.';
 const APART = 2; // seconds between the starts of lanes that did not run together

@@ -3,7 +3,7 @@
 import { buildLane, extend, isOver, stateAt } from './lane.js';
 import { busyWords, ratio } from './format.js';
 import { nameLanes } from './marks.js';
-import { waiting } from './metrics.js';
+import { passesOf, waiting } from './metrics.js';
 import { baselineOf, choose, passed, ranksOf, rowAt, standings, stopsOf } from './race.js';
 import { sharePieces } from './detokenize.js';
 /** @import { Event } from './events.d.ts' */
@@ -33,7 +33,7 @@ export class Stage {
     this.present = names.filter((name) => lanes[name]);
     this.baseline = baselineOf(lanes, names);
     this.named = nameLanes(names, lanes, this.baseline, options, labels);
-    this.ends = standings(lanes, names);
+    this.ends = standings(lanes, names, options.crowded);
     const built = this.present.map((name) => /** @type {Lane} */ (lanes[name]));
     this.total = Math.max(1, ...built.map((lane) => lane.texts.length)); // of the longest text
     this.duration = Math.max(0, ...built.map((lane) => lane.duration));
@@ -78,10 +78,15 @@ export class Stage {
     return this.present.at(-1) ?? this.names.at(-1) ?? null;
   }
 
-  /** The fastest lane besides the baseline. */
+  /** The fastest lane besides the baseline; on a disturbed clock the one with the fewest target
+   *  passes. */
   get first() {
     if (this.names.length <= 2) return this.latest === this.baseline ? null : this.latest;
-    return this.names.find((name) => this.ends[name].place === 1 && name !== this.baseline) ?? null;
+    const others = this.names.filter((name) => name !== this.baseline);
+    const passes = (name) => passesOf(/** @type {Lane} */ (this.lanes[name])).target;
+    const counted = others.filter((name) => this.ends[name].busy)
+      .sort((a, b) => passes(a) - passes(b));
+    return others.find((name) => this.ends[name].place === 1) ?? counted[0] ?? null;
   }
 
   /** This lane and the baseline, if their threads had to wait. @returns {[string, number][]} */

@@ -258,6 +258,9 @@ function save({ answer, charts, name, shown }, kind) {
   const what = `specdiff-${name}-${shown.from === 'opened' ? 'opened-' : ''}`;
   const filename = what + answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '');
   if (kind === 'csv') return download(csvOf(answer.rows), 'text/csv', `${filename}.csv`);
+  if (kind === 'prompts') {
+    return download(csvOf(answer.runs ?? []), 'text/csv', `${filename}-prompts.csv`);
+  }
   if (kind === 'json') {
     return download(JSON.stringify(answer, null, 1), 'application/json', `${filename}.json`);
   }
@@ -277,8 +280,11 @@ function Origin({ app, answer }) {
       Object.entries(about).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])
     )
     : originOf(answer);
-  const saves = ['csv', 'json', 'png', 'svg'].map((kind) =>
-    html`<${Link} act=${() => save(app, kind)}>${kind.toUpperCase()}<//>`
+  /** @type {[kind: string, words: string][]} */
+  const kinds = [['csv', 'CSV'], ['json', 'JSON'], ['png', 'PNG'], ['svg', 'SVG']];
+  if (answer.runs?.length) kinds.splice(1, 0, ['prompts', 'CSV by prompt']);
+  const saves = kinds.map(([kind, words]) =>
+    html`<${Link} act=${() => save(app, kind)}>${words}<//>`
   );
   const weights = made && new URL(made, document.baseURI).href;
   return html`

@@ -58,7 +58,7 @@ export function Hero({ scene, source, options, noSteps, act }) {
     <div class="sd-scale" aria-hidden="true" style=${sizes}>
       <u class="sd-scale-one" title="vanilla: 1×"></u></div>
   `;
-  const measured = over && race.final !== null && typical?.spread &&
+  const measured = over && race.final !== null && typical &&
     html`; <b>this prompt: ${times(race.final)}</b>`;
   return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
     <h2 class="sd-hero-name">${name}</h2>
