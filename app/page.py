@@ -191,6 +191,7 @@ def build(
             pair = form.settings["pair"]
             form.drawer.expand(pairs_here, pair, [pair, form.missing], **QUIET)
             _fetch_model(decoders, form)
+        _redraft(decode, by_tab[live.TAB])
         pairs = [form.settings["pair"] for form in by_tab.values()]
         lists = [part for form in by_tab.values() for part in (form.settings["pair"], form.missing)]
         page.load(lambda *chosen: [part for name in chosen for part in pairs_here(name)], pairs, lists, **QUIET)
@@ -253,6 +254,23 @@ def _fetch_model(decoders: Factory, form: Controls) -> None:
 
     get.click(fetch, pair, form.model, trigger_mode="multiple", **UNLIMITED)
     stop.click(halt, None, None, **QUIET)
+
+
+def _redraft(decode: running.Decode, form: Controls) -> None:
+    """Wire the hidden button that drafts the block of the run on the stage again, for the player."""
+    name = f"{form.tab}-block"
+    told = gr.Textbox("", elem_id=name, label="Block", elem_classes=["sd-unseen"])
+    button = gr.Button("Draft the block again", elem_id=f"{form.tab}-redraft", elem_classes=["sd-unseen"])
+
+    def again(file: str, request: gr.Request) -> Iterator[str]:
+        def make(run: str) -> running.Race:
+            return running.Race(decode, running.Ask.again(file, run, own_pairs.threads()), request.session_hash or "")
+
+        yield from job.stream(make, JOBS, _job_name(request, name))
+
+    asked = button.click(again, told, told, js=scripts.BLOCK, **UNLIMITED)
+    for over in (asked.then, asked.failure):  # together they cover every end
+        over(None, told, None, js="(words) => window.specdiff.players.live.redrafted(words)", **UNLIMITED)
 
 
 def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:

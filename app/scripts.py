@@ -38,6 +38,9 @@ TAKE = """(...values) => {
 
 _SETTINGS = "Object.fromEntries(NAMES.map((name, i) => [name, values[i]]))"
 
+BLOCK = "() => [window.specdiff.players.live.shown.file]"
+"""The file of the run on the stage."""
+
 _ASK = """(...values) => [...values.slice(0, -1), window.specdiff.players[TAB].shown.settings]"""
 
 _CONTROLS = """(...values) => {

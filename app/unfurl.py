@@ -18,11 +18,11 @@ from app.content.html import element
 from app.page import TRACES, recordings
 from app.run.race import TRACES as RUNS
 from specdiff_core.schema.errors import SpecDiffError
-from specdiff_core.schema.events import DraftReady, Event, TargetScored, Verified, pieces_of
+from specdiff_core.schema.events import Event, TargetScored, pieces_of
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.palette import ROLES
-from specdiff_core.schema.summary import header_of, race_summary
+from specdiff_core.schema.summary import header_of, race_summary, staged
 from specdiff_core.schema.trace import read_trace
 
 LEAD = "A small model fills the blanks. A big one checks them all at once."
@@ -68,17 +68,15 @@ class Summary(NamedTuple):
 
 
 def summary_of(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
-    """The summary of a race of two; None: it drafted nothing."""
-    drafted = next((events for lane, events in lanes.items() if lane != BASELINE and events), [])
-    vanilla = lanes.get(BASELINE, [])
-    drafts = [event for event in drafted if isinstance(event, DraftReady) and event.ids and not event.parents]
-    header = header_of(drafted)
-    if not drafts or header is None:
+    """The summary of a race's fastest lane that drafted windows; None: it has none."""
+    compared = race_summary({lane: [events] for lane, events in lanes.items() if events})["lanes"]
+    speeds = {lane: compared[lane].get("speedup") for lane in compared if lane != BASELINE and staged(lanes[lane])}
+    fastest = max(speeds, key=lambda lane: speeds[lane] or 0, default="")
+    vanilla, drafted = lanes.get(BASELINE, []), lanes.get(fastest, [])
+    header, round_ = header_of(drafted), staged(drafted)
+    if round_ is None or header is None:
         return None
-    draft = (drafts * 2)[1]  # the first shows at once how fast it goes
-    verified = next((one for one in drafted if isinstance(one, Verified) and one.round == draft.round), None)
-    if verified is None:
-        return None
+    draft, verified = round_
     pieces = pieces_of(drafted)
     marks = ["✓"] * verified.accepted + (["✕"] if verified.accepted < len(verified.tests) else [])
     marks += [""] * (len(draft.ids) - len(marks))
@@ -88,10 +86,9 @@ def summary_of(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
     passes = [one.span.seconds for one in vanilla if isinstance(one, TargetScored)]
     check = next((one.span.seconds for one in drafted if isinstance(one, TargetScored) and one.round == draft.round), 0)
     quiet = not any(fold(events).crowded for events in lanes.values() if events)
-    compared = race_summary({lane: [events] for lane, events in lanes.items() if events})["lanes"]
     return Summary(
         prompt=" ".join(header.prompt.split()),
-        speedup=next((one.get("speedup") for lane, one in compared.items() if lane != BASELINE and quiet), None),
+        speedup=speeds[fastest] if quiet else None,
         guesses=tuple(map(Guess, words, marks)),
         own=pieces.get(verified.extra, "").strip(),
         unit="words" if whole else "tokens",

@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -25,17 +26,15 @@ from app.controls import widget_values
 from app.page import BLOCKS, INDEX, TRACES
 from app.run.engines import load_engine
 from app.tabs import live, race
-from specdiff_core.engine import Engine
 from specdiff_core.measure.block import redraft
 from specdiff_core.measure.race import race_repeatedly
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError
-from specdiff_core.schema.events import Committed, DraftReady, Event
+from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.summary import header_of
 from specdiff_core.schema.trace import write_trace
 
 LaneEvents = dict[str, Sequence[Event]]
@@ -91,16 +90,6 @@ def _title(pair: str, example: Example) -> str:
     return example.flavour if pair == "embedded" else f"{find_pair(pair).label.partition(' · ')[0]} · {example.flavour}"
 
 
-def staged_block(engine: Decoder, run: Sequence[Event]) -> dict[str, list[Event]]:
-    """The second round with a draft, which the page shows large, in all windows and steps."""
-    header = header_of(run)
-    assert header is not None, "a run begins with its header"
-    second = [event.round for event in run if isinstance(event, DraftReady) and event.ids][1]
-    before = [ids for event in run if isinstance(event, Committed) and event.round < second for ids in event.ids]
-    assert isinstance(engine, Engine), "the pair is loaded here"
-    return redraft(engine, header.prompt, DecodeConfig.parse(header.config), before)
-
-
 def record(
     folder: Path,
     measure: Callable[[Recording], LaneEvents],
@@ -108,20 +97,24 @@ def record(
     only: str = "",
 ) -> None:
     """Measure all recordings and write them; the indices come last, so that they name no missing file.
-    The first also gets the block that the page opens with.
+    Those with the settings of the first also get their block.
 
     Args:
         measure: of a recording.
-        engine: of the first recording, for its block; without one there is no block.
+        engine: of a recording, for its block; without one there is no block.
         only: part of the file names to measure; all others stay as they are.
     """
     races = list(recordings(folder))
+    opening = races[0].plan()["drafted"]
     for recording in tqdm([one for one in races if only in one.file.name], unit="race", file=sys.stderr, disable=None):
         lanes = measure(recording)
         write_trace(recording.file, lanes, title=recording.title)
-        if engine is not None and recording.file == races[0].file:
+        if engine is not None and recording.plan().get("drafted") == opening:
             block = folder / BLOCKS / recording.file.name
-            write_trace(block, staged_block(engine(recording), lanes["drafted"]), title=recording.title)
+            variants = defaultdict[str, list[Event]](list)
+            for size, event in redraft(engine(recording), lanes["drafted"]):
+                variants[size].append(event)
+            write_trace(block, variants, title=recording.title)
     indices: dict[Path, dict[str, Any]] = {}
     for recording in races:
         values = {name: ",".join(item) if isinstance(item, list) else item for name, item in recording.values.items()}

@@ -196,7 +196,6 @@ class Engine:
 
         Args:
             clock: replaces the device clock.
-            after: ids after the prompt, from which the run continues.
 
         Raises:
             SpecDiffError: invalid settings, a prompt that does not fit, or no memory left.

@@ -19,7 +19,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from app_fakes import START, FakeDecoder, frames, raced, trace_of
+from app_fakes import SCRIPT, START, FakeDecoder, frames, raced, trace_of
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
@@ -40,8 +40,9 @@ from specdiff_core.schema.errors import (
     Stopped,
     WeightsError,
 )
-from specdiff_core.schema.events import Committed, Failed, Finished, RunStarted, Verified
+from specdiff_core.schema.events import Committed, DraftReady, Failed, Finished, RunStarted, Verified
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import staged
 from specdiff_core.schema.trace import dump_trace, write_trace
 
 SETTINGS: dict[str, Any] = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
@@ -97,6 +98,31 @@ def test_the_trace_is_whole_and_in_the_file_format() -> None:
     assert sum(one != next for one, next in pairwise(order)) > 10, "the lanes take turns"
     assert [frame["seq"] for frame in updates] == sorted({frame["seq"] for frame in updates})
     assert len({frame["run"] for frame in (*updates, last)}) == 1
+
+
+def test_the_staged_round_of_a_kept_run_is_drafted_again_in_every_size() -> None:
+    decoder = FakeDecoder()
+    run = frames(one(decoder))[-1]
+    decode = running.decoding(lambda *_: decoder)
+
+    def again(name: str) -> dict[str, Any]:
+        made = job.stream(lambda own: running.Race(decode, running.Ask.again(name, own, 0)), Jobs())
+        return [json.loads(words) for words in made][-1]
+
+    block = lanes_of(again(run["trace"].removeprefix("runs/")))
+    drafted = lanes_of(run)["drafted"]
+    shown = staged(drafted)
+    assert shown is not None
+    written = sum(len(event.ids) for event in drafted if isinstance(event, Committed) and event.round < shown[0].round)
+    assert {"1/1", "4/2", "8/8", "16/8"} <= set(block) and "2/4" not in block
+    for size, events in block.items():
+        gamma, steps = map(int, size.split("/"))
+        assert [type(event) for event in events].count(Committed) == 1 and isinstance(events[-1], Committed)
+        (draft,) = (event for event in events if isinstance(event, DraftReady))
+        assert len(draft.ids) == gamma and draft.nfe == steps
+        assert events[-1].ids[0] == SCRIPT[written % len(SCRIPT)], "it goes on where the round began"
+    for unknown in ("x" * 22 + ".jsonl", "../secret.jsonl"):
+        assert again(unknown)["card"]["hint"] == "Run it again."
 
 
 def test_every_drafter_is_ready_before_the_race() -> None:

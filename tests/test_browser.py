@@ -182,6 +182,22 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.wait_for_selector("#race-player .sd-stale:visible")
 
 
+def test_the_block_of_a_run_can_have_other_windows_and_steps(browser: Any, address: str) -> None:
+    with visit(browser, address) as page:
+        run(page, "live", "A run of my own")
+        page.evaluate(f"{LIVE}.act((player) => player.seek(player.duration))")
+        page.click("#live-player .sd-stage button:has-text('Try other')")
+        gamma = page.locator("#live-player .sd-knobs-block input").first
+        gamma.wait_for()
+        tiles = page.locator("#live-player .sd-tile")
+        for size in (3, 8):
+            gamma.fill(str(size))
+            page.wait_for_function(f"document.querySelectorAll('#live-player .sd-tile').length >= {size}")
+            assert tiles.count() in (size, size + 1), "the guesses, and perhaps the target's own"
+        run(page, "live", "Another")
+        assert not page.locator("#live-player .sd-knobs-block input").count(), "it was the other run's"
+
+
 def test_what_is_typed_stays_when_a_recordings_settings_arrive_late(browser: Any, address: str) -> None:
     held: list[Any] = []
     with visit(browser, address) as page:

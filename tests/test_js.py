@@ -57,7 +57,7 @@ from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED, Metrics, fold, predict, speed_up
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.summary import ENOUGH, final, header_of, race_summary
+from specdiff_core.schema.summary import ENOUGH, final, header_of, race_summary, staged
 from specdiff_core.schema.trace import dump_trace, read_trace, write_trace
 from specdiff_core.schema.wording import denoises, settings_words
 
@@ -335,7 +335,8 @@ class Prefixes:
         header = header_of(self.events)
         pieces = {i: text for event in self.events if isinstance(event, PiecesSeen) for i, text in event.pieces.items()}
         ids = [token for event in self.events if isinstance(event, Committed) for token in event.ids]
-        end = final(self.events)
+        end, shown = final(self.events), staged(self.events)
+        trees = any(isinstance(event, DraftReady) and event.parents for event in self.events)
         return {
             "rounds": [_sums(self.after(k)) | {"t": self.after(k).seconds} for k in range(len(self.rounds))],
             "end": _sums(self.whole)
@@ -349,6 +350,7 @@ class Prefixes:
             "depths": [
                 depths(event.parents) for event in self.events if isinstance(event, DraftReady) and event.parents
             ],
+            "staged": None if trees else shown[0].round if shown else -1,
             "shown": spell([pieces.get(token, f"<{token}>") for token in ids]),
             "settings": header and _words(header.config),
             "use": header and _use(header.config),

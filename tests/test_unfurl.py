@@ -13,8 +13,9 @@ from starlette.testclient import TestClient
 
 from app import unfurl
 from app.page import TRACES, recordings
-from specdiff_core.schema.events import Finished, TargetScored, Verified
+from specdiff_core.schema.events import Finished, TargetScored
 from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.summary import staged
 from specdiff_core.schema.trace import read_trace
 
 OPENING = recordings(TRACES)[0]["url"].rsplit("/", 1)[-1]
@@ -30,11 +31,21 @@ def lanes() -> dict[str, list[object]]:
 def test_the_sentence_counts_the_staged_round(lanes) -> None:  # type: ignore[no-untyped-def]
     summary = unfurl.summary_of(lanes)
     assert summary is not None
-    verified = [one for one in lanes["drafted"] if isinstance(one, Verified) and one.tests][1]
+    shown = staged(lanes["drafted"])
+    assert shown is not None
+    verified = shown[1]
+    assert 1 < verified.accepted < len(summary.guesses), "the opening's round is mixed"
     assert sum(mark == "✓" for _, mark in summary.guesses) == verified.accepted
     assert f" {verified.accepted} of {len(summary.guesses)} " in summary.sentence
     slow, fast = fold(lanes["vanilla"]), fold(lanes["drafted"])
     assert summary.speedup == pytest.approx(slow.seconds / slow.committed / (fast.seconds / fast.committed))
+
+
+def test_of_several_lanes_the_fastest_speaks(lanes) -> None:  # type: ignore[no-untyped-def]
+    race = read_trace(TRACES / "race" / "smollm2-chat.jsonl.gz").lanes
+    alone = [unfurl.summary_of({"vanilla": race["vanilla"], lane: race[lane]}) for lane in race if lane != "vanilla"]
+    fastest = max((one for one in alone if one), key=lambda one: one.speedup or 0)
+    assert unfurl.summary_of(race) == fastest
 
 
 def test_a_slow_check_and_a_disturbed_clock_claim_nothing(lanes) -> None:  # type: ignore[no-untyped-def]

@@ -20,10 +20,10 @@ class Example:
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "smollm2": (  # messages to an assistant
-        Example("Chat", "What does a heart do?"),
+        Example("Chat", "What is a noun?"),
         Example("Code", "Write a Python function that reverses a string."),
         Example("Math", "What is the area of a rectangle that is 6 m long and 4 m wide?"),
-        Example("List", "List the seven days of the week."),
+        Example("List", "What are the four seasons?"),
         Example("Story", "Tell me a short story about a girl who finds a magic key."),
     ),
     "embedded": (  # beginnings of a text

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -30,12 +31,14 @@ from app.run.engines import Factory, progress_of
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import LOG, Job, frame, refusal
 from app.run.turns import SHARES
+from specdiff_core.measure.block import redraft, sizes
 from specdiff_core.measure.race import Step, race
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, TraceError
 from specdiff_core.schema.events import Committed, Failed, Finished
 from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import header_of
 from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_line, read_trace
 
 STREAM = 0.1
@@ -110,12 +113,17 @@ class Traces:
             path.write_bytes(content)
         return address(path)
 
+    def find(self, name: str) -> Path | None:
+        """The path of a file; None: the name is no file's."""
+        return self._folder / name if NAME.fullmatch(name) else None
+
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         """The bytes of a file from ``start`` up to ``end``, by default all; None: there is no such file."""
-        if not NAME.fullmatch(name) or start < 0 or (end is not None and end < start):
+        path = self.find(name)
+        if path is None or start < 0 or (end is not None and end < start):
             return None
         try:
-            with (self._folder / name).open("rb") as file:
+            with path.open("rb") as file:
                 file.seek(start)
                 return file.read(-1 if end is None else end - start)
         except OSError:
@@ -195,7 +203,12 @@ class Races(Protocol):
 
 
 def record(decoder: Decoder, ask: Ask, now: Update, stop: Stop) -> Iterator[Update]:
-    """Race the lanes of ``ask`` that have not failed, and append their events to its trace."""
+    """Race the lanes of ``ask`` that have not failed, or draft its block again, and append the events to its trace."""
+    recorder = Recorder(ask.trace, now, ask.run)
+    if ask.block is not None:
+        drafted = read_trace(ask.block).lanes[DRAFTED]
+        again = redraft(decoder, drafted, stop=stop, threads=ask.threads)
+        return recorder.write(takewhile(lambda _: not stop.is_set(), again))
     lanes = {lane: config for lane, config in ask.plan.items() if lane not in now.failures}
 
     def check(message: str) -> None:
@@ -203,7 +216,7 @@ def record(decoder: Decoder, ask: Ask, now: Update, stop: Stop) -> Iterator[Upda
             raise Stopped
 
     steps = race(decoder, ask.prompt, lanes, stop=stop, threads=ask.threads, progress=check)
-    return Recorder(ask.trace, now, ask.run).write(steps)
+    return recorder.write(steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +226,7 @@ class Ask:
     Attributes:
         run: id for log messages.
         threads: CPU threads of all lanes, as of a decode.
+        block: the trace of a run whose staged round is drafted again instead, in all sizes.
     """
 
     prompt: str
@@ -220,6 +234,23 @@ class Ask:
     run: str = field(default_factory=new_run_id)
     threads: int = 0
     trace: Path = field(default_factory=lambda: TRACES.new())
+    block: Path | None = None
+
+    @classmethod
+    def again(cls, name: str, run: str, threads: int) -> Ask:
+        """The request for the block of a kept run.
+
+        Raises:
+            SpecDiffError: the server doesn't keep it, or it drafted no window.
+        """
+        path = TRACES.find(name)
+        if path is None or not path.is_file():
+            raise SpecDiffError("The server no longer keeps this run.", hint="Run it again.")
+        header = header_of(read_trace(path).lanes.get(DRAFTED, ()))
+        if header is None:
+            raise SpecDiffError("This run drafted no window.", hint="Run it with a drafter that fills blanks.")
+        plan = sizes(DecodeConfig.parse(header.config))
+        return cls(prompt=header.prompt, plan=plan, run=run, threads=threads, block=path)
 
 
 Decode = Callable[[Ask, threading.Event], Generator["Update | str", None, None]]

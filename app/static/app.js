@@ -93,6 +93,8 @@ export class App extends Job {
       ...recording,
       settings: linkOf(recording.settings),
     }));
+    /** @type {Shown | null} whose block the server drafts now */
+    this.redrafting = null;
     this.noSteps = new Set(options.noSteps);
     this.shown = new Shown(new Stage([], {}, options), new Playhead());
     /** @type {any} the race on the stage, as `open` takes it; null if it cannot be opened again */
@@ -274,7 +276,7 @@ export class App extends Job {
         settings: recording ? recording.settings : settings,
         file: recording || isRun(fileOf(url)) ? fileOf(url) : '',
       });
-      if (recording?.block) await this.fetchBlock(recording.block);
+      if (recording?.block) await this.fetchBlock(recording.block, this.shown);
     } catch (error) {
       if (call !== this.calls) return;
       const [opening] = this.recordings;
@@ -285,11 +287,27 @@ export class App extends Job {
     }
   }
 
-  /** Add the staged round with other windows and steps. @param {string} url */
-  async fetchBlock(url) {
-    const { shown } = this;
+  /** Add the staged round with other windows and steps. @param {string} url @param {Shown} shown */
+  async fetchBlock(url, shown) {
     shown.block = readBlock((await fetchTrace(url)).lanes);
     this.frames.ask();
+  }
+
+  /** Have the staged round of the visitor's run drafted again with other windows and steps. */
+  redraft() {
+    this.redrafting = this.shown;
+    this.press('redraft');
+    this.frames.ask();
+  }
+
+  /** The server has drafted it, or not (app/page.py). @param {string} words its last message */
+  async redrafted(words) {
+    const { redrafting: shown } = this;
+    this.redrafting = null;
+    this.frames.ask();
+    const { finished, phase, trace, card } = JSON.parse(words || '{}');
+    if (card) this.card.show(card);
+    else if (shown && finished && phase === 'finished') await this.fetchBlock(trace, shown);
   }
 
   /** Show a recording that the visitor chose from the list. @param {{url: string}} recording */

@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from specdiff_core.engine import Engine
+from specdiff_core.schema.decoder import Decoder
+from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Committed, Event
+from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.summary import header_of, staged
 
-STEPS = (1, 2, 4, 8)
+WIDEST, STEPS = 16, (1, 2, 4, 8)
 
 
-def redraft(engine: Engine, prompt: str, config: DecodeConfig, after: Sequence[int]) -> dict[str, list[Event]]:
-    """The round behind ``prompt`` and the ids ``after`` it, once for each window γ up to the drafter's
-    longest and each T of :data:`STEPS` up to γ: ``γ/T`` -> its events, from the run's header to the commit.
+def sizes(config: DecodeConfig) -> dict[str, DecodeConfig]:
+    """``γ/T`` -> ``config`` with each window γ up to :data:`WIDEST` and the drafter's longest, and each T of
+    :data:`STEPS` up to γ."""
+    longest = find_pair(config.pair).drafter(config.drafter).clamp_gamma(min(WIDEST, config.max_new_tokens))
+    return {
+        f"{gamma}/{steps}": dataclasses.replace(config, gamma=gamma, steps=steps)
+        for gamma, steps in itertools.product(range(1, longest + 1), STEPS)
+        if steps <= gamma
+    }
+
+
+def redraft(decoder: Decoder, run: Sequence[Event], **options: Any) -> Iterator[tuple[str, Event]]:
+    """The staged round of a run, drafted and checked again in all :func:`sizes`.
+
+    Args:
+        options: of each decode.
+
+    Yields:
+        ``γ/T`` and an event, from the header to the commit.
 
     Raises:
-        SpecDiffError: as :meth:`~specdiff_core.engine.Engine.decode`.
+        SpecDiffError: as :meth:`~specdiff_core.schema.decoder.Decoder.decode`; or the run drafted no window.
     """
-    longest = engine.pair.spec.drafter(config.drafter).clamp_gamma(config.max_new_tokens)
-    rounds: dict[str, list[Event]] = {}
-    for gamma, steps in itertools.product(range(1, longest + 1), STEPS):
-        if steps <= gamma:
-            one = dataclasses.replace(config, gamma=gamma, steps=steps)
-            events = rounds[f"{gamma}/{steps}"] = []
-            for event in engine.decode(prompt, one, after=after):
-                events.append(event)
-                if isinstance(event, Committed):
-                    break
-    return rounds
+    header, shown = header_of(run), staged(run)
+    if header is None or shown is None:
+        raise SpecDiffError("This run drafted no window.", hint="Run it with a drafter that fills blanks.")
+    number = shown[0].round
+    before = [token for event in run if isinstance(event, Committed) and event.round < number for token in event.ids]
+    for size, config in sizes(DecodeConfig.parse(header.config)).items():
+        for event in decoder.decode(header.prompt, config, after=before, **options):
+            yield size, event
+            if isinstance(event, Committed):
+                break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from specdiff_core.schema.events import Event
@@ -34,6 +34,7 @@ class Decoder(Protocol):
         grain: str = "step",
         stop: Stop | None = None,
         threads: int | None = None,
+        after: Sequence[int] = (),
     ) -> Iterator[Event]:
         """Yield the events of one decode: RunStarted, the loop's, Finished.
 
@@ -43,6 +44,7 @@ class Decoder(Protocol):
             stop: when set, the run ends with reason ``stopped`` before its next pass.
             threads: CPU threads of this decode; None or 0: as many as were quickest when last tried; −1:
                 one fewer, which leaves a core to a browser on this machine.
+            after: ids behind the prompt, from which the run continues.
         """
 
 

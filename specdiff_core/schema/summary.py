@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from specdiff_core.schema.events import Event, Failed, Finished, RunStarted, Verified
+from specdiff_core.schema.events import DraftReady, Event, Failed, Finished, RunStarted, Verified
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics, fold, speed_up
 
 LOOP_TOKENS, LOOP_TRIGRAMS = 48, 13
 """A text loops if its last 48 tokens have fewer than 13 different trigrams."""
+EARLY = 6
+"""Rounds among which the staged one is sought."""
 RunsByLane = Mapping[str, Sequence[Sequence[Event]]]
 """Lane -> its runs; the n-th runs of all lanes form a repeat."""
 
@@ -25,6 +27,20 @@ def header_of(events: Iterable[Event]) -> RunStarted | None:
 def final(events: Iterable[Event]) -> Finished | None:
     """The Finished event of a run, None if it was cut short; reads ``events`` to their end."""
     return next((event for event in reversed([*events]) if isinstance(event, Finished)), None)
+
+
+def staged(events: Iterable[Event]) -> tuple[DraftReady, Verified] | None:
+    """The draft and the result of the round that pages show large, as ``stagedRound`` in ``app/static/state/race.js``;
+    trees are left out. None: nothing was drafted."""
+    drafts = dict[int, DraftReady]()
+    rounds = list[tuple[DraftReady, Verified]]()
+    for event in events:
+        if isinstance(event, DraftReady) and event.ids and not event.parents:
+            drafts[event.round] = event
+        elif isinstance(event, Verified) and event.round in drafts:
+            rounds.append((drafts[event.round], event))
+    mixed = (one for one in rounds[1 : 1 + EARLY] if 1 < one[1].accepted < len(one[0].ids))
+    return next(mixed, (rounds * 2)[1] if rounds else None)
 
 
 def loops(ids: Sequence[int]) -> bool:

@@ -8,12 +8,12 @@ import {
   aloneSeconds,
   captionOf,
   resultsOf,
-  stagedRound,
   stateAfter,
   tilesOf,
 } from '../../app/static/state/blanks.js';
 import { longest, readBlock, stepsOf, stepsWords } from '../../app/static/state/block.js';
 import { buildLane, extend, stateAt } from '../../app/static/state/lane.js';
+import { stagedRound } from '../../app/static/state/race.js';
 import { framesOf } from '../../app/static/views/card.js';
 
 const lane = buildLane(trace.lanes.drafted);
@@ -61,8 +61,14 @@ test('the same tokens alone take the time that the other lane measured for them'
   near(milliseconds, 1000 * seconds, 0.06);
 });
 
-test('the staged round is the second with a draft', () => {
-  assert.equal(stagedRound(lane), lane.rounds.filter(({ size }) => size)[1].round);
+test('the staged round is an early mixed one, but not the first', () => {
+  const rounds = (...accepted) =>
+    accepted.map((count, round) => ({ round, size: 4, drafted: 4, accepted: count }));
+  const staged = (...accepted) => stagedRound({ rounds: rounds(...accepted) });
+  assert.deepEqual(
+    [staged(2, 1, 4, 3, 2), staged(3, 4, 1), staged(2, 4), staged(1), staged()],
+    [3, 1, 1, 0, -1],
+  );
   assert.equal(stagedRound(vanilla), -1);
 });
 

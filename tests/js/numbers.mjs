@@ -18,7 +18,7 @@ import {
   tau,
   waiting,
 } from '../../app/static/state/metrics.js';
-import { baselineOf, complete } from '../../app/static/state/race.js';
+import { baselineOf, complete, stagedRound } from '../../app/static/state/race.js';
 import { Playhead } from '../../app/static/state/playhead.js';
 import { Stage } from '../../app/static/state/stage.js';
 import { acceptanceFigure } from '../../app/static/state/charts.js';
@@ -56,6 +56,7 @@ function alone(lane) {
       complete: complete(lane),
     },
     depths: lane.rounds.flatMap((round) => round.tree ? [round.tree.depths] : []),
+    staged: lane.rounds.some((round) => round.tree) ? null : stagedRound(lane),
     shown: lane.texts,
     settings: lane.header && settingsWords(lane.header.config, new Set(noSteps)),
     use: lane.header && useOf(lane.header.config),

@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { between, predictedWords, typicalWords } from '../../app/static/state/predicted.js';
+import {
+  between,
+  effectWords,
+  predictedWords,
+  typicalWords,
+} from '../../app/static/state/predicted.js';
 
 const cells = [
   [0, 1, 2, 1.2, 2],
@@ -103,4 +108,18 @@ test('after a run stands the recorded mean of its own settings, and where it was
     ]
   ) assert.equal(found(other), null, JSON.stringify(other));
   assert.equal(found({}, 'cuda: C'), null);
+});
+
+test('the effect of a setting is measured where it was recorded, else τ / (v + c·T)', () => {
+  const known = { toy: { block: { device: 'a CPU', cells } } };
+  const plain = { pair: 'toy', drafter: 'block', temperature: 0, top_p: 1 };
+  const costs = { cost: 0.1, verify: 1.2 };
+  const words = (more, c = costs) => effectWords(known, { ...plain, steps: 1, ...more }, c);
+  assert.match(words({ gamma: 4 }, null), /measured on a CPU.* 3\.00 .* 1\.88 .*1\.60×/);
+  assert.match(words({ gamma: 3 }), /computed.*2\.50 \/ \(1\.20 \+ 0\.10·1\) = 1\.92×/);
+  assert.match(words({ gamma: 4, steps: 4 }), /T 2.*3\.20 \/ \(1\.20 \+ 0\.10·4\) = 2\.00×/);
+  assert.equal(words({ gamma: 3 }, null), '');
+  for (const other of [{ pair: 'b' }, { gamma: 1 }, { temperature: 2 }, { top_k: 3 }]) {
+    assert.equal(words({ gamma: 4, ...other }), '', JSON.stringify(other));
+  }
 });

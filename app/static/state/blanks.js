@@ -147,10 +147,3 @@ export function captionOf(lane, round, baseline, checked = Infinity) {
  *  @returns {State} */
 export const stateAfter = (lane, round) =>
   stateAt(lane, Math.max(...Object.values(lane.rounds[round].ends)));
-
-/** The round that is staged, of those with a draft: the second, because the first shows at once how
- *  fast it goes. @param {Pick<Lane, 'rounds'>} lane @returns {number} −1 if it has none */
-export function stagedRound({ rounds }) {
-  const drafting = rounds.filter(({ size }) => size);
-  return (drafting[1] ?? drafting[0])?.round ?? -1;
-}

@@ -100,6 +100,33 @@ export function predictedWords(predictions, typical, settings, denoises) {
     : 'These settings were not recorded, so there is no prediction.';
 }
 
+/** The effect of a window and its steps on whole answers, in words: measured, where they were recorded,
+ *  else computed from the tokens per round between recorded windows and the costs of a run. Empty
+ *  where neither is known. @param {Predictions} predictions @param {Record<string, any>} config
+ *  @param {{cost: number, verify: number} | null} costs c and v */
+export function effectWords(predictions, config, costs) {
+  const { device = '', cells = [] } = predictions[config.pair]?.[config.drafter] ?? {};
+  const here = cells.filter(([temperature]) => temperature === config.temperature);
+  if (!samplesAsUsual(config) || !here.length) return '';
+  const [most, widest] = [1, 2].map((i) => Math.max(...here.map((cell) => cell[i])));
+  const [steps, gamma] = [Math.min(config.steps, most), Math.min(config.gamma, widest)];
+  const [speedUp, tau] = between(here, [config.temperature, steps, gamma]) ?? [];
+  if (!speedUp) return '';
+  if (here.some(([, T, size]) => T === config.steps && size === config.gamma)) {
+    return `Whole answers, measured on ${device}: ${ratio(tau)} tokens per round, in the ` +
+      `time of ${ratio(tau / speedUp)} vanilla tokens: ${times(speedUp)}.`;
+  }
+  if (!costs) return '';
+  const { verify, cost } = costs;
+  const elsewhere = steps === config.steps && gamma === config.gamma
+    ? ''
+    : `, with the τ of γ ${gamma}, T ${steps}`;
+  return `Whole answers, computed${elsewhere}: τ / (v + c·T) = ${ratio(tau)} / (${
+    ratio(verify)
+  } + ` +
+    `${ratio(cost)}·${config.steps}) = ${times(tau / (verify + cost * config.steps))}.`;
+}
+
 /** The recorded mean of a run's settings, in words, and its source; null if this kind of device
  *  or these settings were not recorded. @param {Measured[]} tables
  *  @param {RunStarted} header

@@ -121,11 +121,27 @@ function stagedSeconds(event, steps) {
   return event.kind === 'TargetScored' ? 2 : 3;
 }
 
-/** How long a person's pace stays at each stop of a lane: the rounds with a draft, but the first,
- *  which shows at once how fast it goes. The second is staged. @param {Lane} lane
- *  @returns {Map<number, number>} */
-function dwellsOf({ events, rounds, stops }) {
-  const drafting = rounds.filter(({ size }) => size).slice(1);
+const EARLY = 6; // rounds among which the staged one is sought
+
+/** The round that is staged, of those with a draft: not the first, which shows at once how fast it
+ *  goes, but the first early one behind it of which at least two guesses were right and one wrong;
+ *  else the second. @param {Pick<Lane, 'rounds'>} lane @returns {number} −1 if it has none */
+export function stagedRound({ rounds }) {
+  const [first, ...others] = rounds.filter(({ size }) => size);
+  const mixed = others.slice(0, EARLY).find(({ accepted, drafted }) =>
+    accepted > 1 && accepted < drafted
+  );
+  return (mixed ?? others[0] ?? first)?.round ?? -1;
+}
+
+/** How long a person's pace stays at each stop of a lane: the rounds with a draft, from the staged
+ *  one on, but never the first. @param {Lane} lane @returns {Map<number, number>} */
+function dwellsOf(lane) {
+  const { events, rounds, stops } = lane;
+  const staged = stagedRound(lane);
+  const drafting = rounds.filter(({ size }) => size).slice(1).filter(({ round }) =>
+    round >= staged
+  );
   const order = new Map(drafting.map(({ round }, i) => [round, i]));
   const roundAt = (index) => {
     const event = events[index];

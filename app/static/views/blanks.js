@@ -1,11 +1,13 @@
 // The stage of the Live tab: one window, large. Blanks are filled, checked from left to right, and
 // become text. Between two runs it holds the staged round still.
 
-import { classes, html, Link, useState } from './ui.js';
-import { captionOf, resultsOf, stagedRound, stateAfter, tilesOf } from '../state/blanks.js';
+import { classes, glossed, html, Link, useState } from './ui.js';
+import { captionOf, resultsOf, stateAfter, tilesOf } from '../state/blanks.js';
+import { stagedRound } from '../state/race.js';
 import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
 import { isOver } from '../state/lane.js';
-import { speedUpSoFar } from '../state/metrics.js';
+import { predicted, speedUpSoFar } from '../state/metrics.js';
+import { effectWords } from '../state/predicted.js';
 import { times } from '../state/format.js';
 import { canRecord, saveClip, savePicture } from './card.js';
 import { say } from './link.js';
@@ -15,6 +17,7 @@ import { isJudged } from '../state/verifier.js';
 /** @import { Lane, PartialRound } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Block } from '../state/block.js' */
+/** @import { Predictions } from '../state/predicted.js' */
 /** @import { Tile } from '../state/blanks.js' */
 
 const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
@@ -59,9 +62,9 @@ const TileView = ({ tile: { kind, words, heat, mark, said, others }, open, press
 
 /** @typedef {{gamma: number, steps: number}} Size of a window, and its denoising steps */
 
-/** Sliders that draft the block again. @param {{block: Block, size: Size,
- *  set: (size: Size) => void}} props */
-function Knobs({ block, size: { gamma, steps }, set }) {
+/** Sliders that draft the block again. @param {{block: Block, size: Size, set: (size: Size) => void,
+ *  effect: string}} props `effect`: on whole answers */
+function Knobs({ block, size: { gamma, steps }, set, effect }) {
   const choices = stepsOf(block, gamma);
   const variant = block.get(`${gamma}/${steps}`);
   const [many, one] = [block.get(`${gamma}/4`), block.get(`${gamma}/1`)];
@@ -84,12 +87,14 @@ function Knobs({ block, size: { gamma, steps }, set }) {
           ? 'Try 4 steps'
           : 'Try 1 step'}<//>
       `}
-      <p>${variant && variantWords(variant)} ${many && one && stepsWords(many, one)}</p>
+      <p>${variant && variantWords(variant)} ${many && one && stepsWords(many, one)}<br/>${glossed(
+        effect,
+      )}</p>
     </div>
   `;
 }
 
-/** @typedef {Pick<App, 'stage' | 'skip' | 'challenge'>} Acts */
+/** @typedef {Pick<App, 'stage' | 'skip' | 'challenge' | 'redraft'>} Acts */
 
 /** Record a clip. @param {HTMLElement} button that was pressed @param {Run} run */
 async function clip(button, run) {
@@ -101,6 +106,8 @@ async function clip(button, run) {
  * @typedef {object} Props
  * @property {Scene} scene
  * @property {Block | null} block the staged round with other windows and steps
+ * @property {Predictions} predictions @property {boolean} sized whether the server can draft it with
+ *  other windows and steps @property {boolean} redrafting whether it does so now
  * @property {boolean} own whether the race is the visitor's @property {Acts} act
  * @property {() => void} verify lets the visitor judge
  * @property {unknown} source where the race comes from @property {unknown} bar playback
@@ -108,7 +115,9 @@ async function clip(button, run) {
  */
 
 /** @param {Props} props */
-export function Blanks({ scene, block, own, act, verify, source, bar, children }) {
+export function Blanks(
+  { scene, block, predictions, sized, redrafting, own, act, verify, source, bar, children },
+) {
   const [open, setOpen] = useState(-1);
   const [size, setSize] = useState(/** @type {Size | null} */ (null));
   const { stage, isSlow, share, selected, baseline, lanes, clocks, over, state } = scene;
@@ -132,6 +141,9 @@ export function Blanks({ scene, block, own, act, verify, source, bar, children }
     baseline: base,
     number: speed === null || stage.doubt(selected ?? '') ? '' : times(speed),
   };
+  const effect = config
+    ? effectWords(predictions, { ...config, ...chosen }, predicted(drafted, base))
+    : '';
   const watch = isSlow
     ? html`<${Link} act=${() => act.skip()}>Skip to real time<//>`
     : stage.present.length > 0 && html`<${Link} act=${() => act.stage()}>Watch the blanks fill<//>`;
@@ -159,7 +171,15 @@ export function Blanks({ scene, block, own, act, verify, source, bar, children }
               ${canRecord() &&
                 html`<${Link} act=${(event) => clip(event.currentTarget, run)}>Save as clip<//>`}
         `}</p>
-        ${played?.still && block && html`<${Knobs} block=${block} size=${chosen} set=${setSize} />`}
+        ${played?.still && block && html`
+          <${Knobs} block=${block}
+            size=${chosen} set=${setSize} effect=${effect} />
+        `}
+        ${played?.still && !block && sized && html`
+          <p class="sd-knobs-block">${redrafting
+            ? html`<span role="status">Drafting this block with every γ and T…</span>`
+            : html`<${Link} act=${() => act.redraft()}>Try other γ and T on this block<//>`}</p>
+        `}
       </div>
       ${children}
       ${bar}

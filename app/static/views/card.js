@@ -1,6 +1,7 @@
 // A picture and a looping clip of a run's staged round, drawn here, without any service.
 
-import { captionOf, resultsOf, stagedRound, tilesOf } from '../state/blanks.js';
+import { captionOf, resultsOf, tilesOf } from '../state/blanks.js';
+import { stagedRound } from '../state/race.js';
 import { stateAt } from '../state/lane.js';
 import { modelOf } from '../state/report.js';
 import { download } from './dom.js';

@@ -10,7 +10,11 @@ import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
 import { LeadSentence, Source } from './source.js';
 import { RoomNotice } from './notes.js';
+import { isRun } from '../state/moment.js';
+import { isServed } from '../state/lane.js';
+import { useOf } from '../state/marks.js';
 /** @import { App, Options } from '../app.js' */
+/** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Shown } from '../state/shown.js' */
 /** @import { Study } from '../study.js' */
@@ -21,6 +25,14 @@ const FIGURES = {
   confidence: confidenceFigure,
 };
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
+
+/** Whether a lane is a run of ours whose windows can have other sizes and steps.
+ *  @param {Lane | null} lane @param {Set<string>} noSteps drafters that don't denoise */
+function fills(lane, noSteps) {
+  const header = lane?.finished && !isServed(lane) ? lane.header : null;
+  return Boolean(header) && useOf(header?.config ?? null) === 'window' &&
+    !noSteps.has(String(header?.config.drafter));
+}
 
 /**
  * @typedef {object} Props
@@ -69,8 +81,10 @@ export class Player extends Component {
     `;
     return html`
       ${raced ? html`<${LeadSentence} scene=${scene} />` : html`
-        <${Blanks} scene=${scene} block=${shown.block} own=${shown.ran} act=${act}
-          verify=${() => study.verify()} source=${source}
+        <${Blanks} scene=${scene} block=${shown.block} predictions=${options.predictions}
+          sized=${isRun(shown.file) &&
+            fills(scene.lane, noSteps)} redrafting=${act.redrafting === shown}
+          own=${shown.ran} act=${act} verify=${() => study.verify()} source=${source}
           bar=${bar}>${hero}<//>
       `}
             <${ElementSlot} element=${card} />
