@@ -211,7 +211,17 @@ class Engine:
         stopped = stop.is_set if stop is not None else lambda: False
         ending = Ending(() if config.ignore_eos else self.ends, cut, stopped)
         controller = Auto(config, spec.passes) if config.auto else Fixed(config)
-        loop = speculate(ids, config, self.target, drafter, clock, controller=controller, ending=ending, detail=detail)
+        loop = speculate(
+            ids,
+            config,
+            self.target,
+            drafter,
+            clock,
+            after=len(after),
+            controller=controller,
+            ending=ending,
+            detail=detail,
+        )
         with cpu_threads(self._count(threads or 0)), _worded(spec):
             probed = not self._fixed and (threads or 0) < 1
             header = self._header(prompt, ids, config, clock, probed=probed, stopped=stopped)

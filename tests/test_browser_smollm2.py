@@ -95,7 +95,9 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
         page.evaluate(f"{LIVE}.act(() => {LIVE}.shown.player.stand({LIVE}.shown.player.stops.length - 1))")
         page.wait_for_function(ready("live"))
         text = page.inner_text("#live-player")
-        assert "noun" in text.partition("What is a noun?")[2] and "<|" not in text, "an answer, and no token of the chat template"
+        assert "noun" in text.partition("What is a noun?")[2] and "<|" not in text, (
+            "an answer, and no token of the chat template"
+        )
         says(page, "#live-about", "SmolLM2")
         assert not overflows(page)
         first, other = (f"{LIVE}.recordings.find((one) => one.settings.includes('pair={name}&'))" for name in EXAMPLES)

@@ -30,7 +30,7 @@ from specdiff_core.measure.ties import difference
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import ConfigError, Stopped
-from specdiff_core.schema.events import DraftReady, Finished, RunStarted, Verified
+from specdiff_core.schema.events import Committed, DraftReady, Finished, RunStarted, TargetScored, Verified
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import EMBEDDED
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
@@ -230,6 +230,21 @@ LANES = {
     "specdiff": DecodeConfig(drafter="mdlm", gamma=4, steps=2, temperature=0.8, seed=3, max_new_tokens=20),
 }
 TIMES = {"span", "at", "seconds", "seconds_by", "started_at", "waited_seconds", "peak_bytes"}
+
+
+def test_a_run_that_goes_on_behind_anothers_ids_has_its_numbers() -> None:
+    """Bit for bit, where passes of all widths have the same bits: also in bf16, whose wide passes round differently."""
+    engine = Engine(load_pair(EMBEDDED, choose_placement("cpu", "bf16")))
+    config = DecodeConfig(drafter="block", gamma=6, max_new_tokens=64)
+    prompt = "User: Hi, I would like to book a table for four people tonight.\nAssistant:"
+    run = list(engine.decode(prompt, config))
+    scores, written = ([one for one in run if isinstance(one, kind)] for kind in (TargetScored, Committed))
+    if next(one for one in run if isinstance(one, RunStarted)).exactness != "bitwise":
+        pytest.skip("passes of different widths round differently here")
+    for number in range(1, len(written) - 2):
+        before = [token for event in written[:number] for token in event.ids]
+        first = next(one for one in engine.decode(prompt, config, after=before) if isinstance(one, TargetScored))
+        assert first.candidates == scores[number].candidates, number
 
 
 def test_a_lane_decodes_as_it_would_alone(engine: Engine) -> None:

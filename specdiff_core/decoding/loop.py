@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Fixed
@@ -17,6 +18,9 @@ from specdiff_core.maths.randomness import Streams
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, Event, Finished, Prefilled, RoundStarted, Span
 from specdiff_core.schema.settings import DecodeConfig
+
+NARROW = 8
+"""Tokens of an earlier run that a pass reads again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ def speculate(
     drafter: Drafter,
     clock: DeviceClock,
     *,
+    after: int = 0,
     controller: Fixed | None = None,
     ending: Ending | None = None,
     detail: bool = True,
@@ -54,6 +59,8 @@ def speculate(
 
     Args:
         prompt: token ids, at least one; the last is the first anchor.
+        after: how many of them an earlier run wrote: they are read in passes as narrow as a round's, because a wide one
+            rounds differently.
         controller: chooses γ and T of each round; by default those of the settings.
         ending: end-of-text ids, stop strings and the Stop button; by default only limits.
         detail: emit every denoising step and all candidates, not only what metrics need.
@@ -73,7 +80,8 @@ def speculate(
     # The target reads the prompt, except the anchor.
     with clock.span("prefill") as prefill:
         target_run, draft_run = target.start(drafter.layers), drafter.start()
-        draft_run.observe(ids[:-1], target_run.read(ids[:-1]))
+        for start, end in pairwise([0, *range(len(ids) - 1 - after, len(ids) - 1, NARROW), len(ids) - 1]):
+            draft_run.observe(ids[start:end], target_run.read(ids[start:end]))
     yield from clock.report(Prefilled, tokens=len(ids) - 1, span=prefill.span)
 
     while not reason:
