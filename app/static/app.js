@@ -500,6 +500,15 @@ export class App extends Job {
     this.act((player) => player.stage());
   }
 
+  /** Let the visitor type a prompt. */
+  askForPrompt() {
+    const box = document.querySelector(`#${this.prefix}-prompt textarea`);
+    if (box instanceof HTMLTextAreaElement) {
+      box.focus(); // which scrolls there
+      box.select();
+    }
+  }
+
   /** Leave slow motion. */
   skip() {
     this.act((player) => player.skip());

@@ -116,6 +116,7 @@ test('the effect of a setting is measured where it was recorded, else τ / (v + 
   const costs = { cost: 0.1, verify: 1.2 };
   const words = (more, c = costs) => effectWords(known, { ...plain, steps: 1, ...more }, c);
   assert.match(words({ gamma: 4 }, null), /measured on a CPU.* 3\.00 .* 1\.88 .*1\.60×/);
+  assert.match(words({ gamma: 4, steps: 2 }), /1\.40×, against 1\.60× with one step/);
   assert.match(words({ gamma: 3 }), /computed.*2\.50 \/ \(1\.20 \+ 0\.10·1\) = 1\.92×/);
   assert.match(words({ gamma: 4, steps: 4 }), /T 2.*3\.20 \/ \(1\.20 \+ 0\.10·4\) = 2\.00×/);
   assert.equal(words({ gamma: 3 }, null), '');

@@ -112,9 +112,13 @@ export function effectWords(predictions, config, costs) {
   const [steps, gamma] = [Math.min(config.steps, most), Math.min(config.gamma, widest)];
   const [speedUp, tau] = between(here, [config.temperature, steps, gamma]) ?? [];
   if (!speedUp) return '';
-  if (here.some(([, T, size]) => T === config.steps && size === config.gamma)) {
+  const at = (T) => here.find((cell) => cell[1] === T && cell[2] === config.gamma);
+  if (at(config.steps)) {
+    const [, , , one] = (config.steps > 1 && at(1)) || [];
     return `Whole answers, measured on ${device}: ${ratio(tau)} tokens per round, in the ` +
-      `time of ${ratio(tau / speedUp)} vanilla tokens: ${times(speedUp)}.`;
+      `time of ${ratio(tau / speedUp)} vanilla tokens: ${times(speedUp)}${
+        one ? `, against ${times(one)} with one step` : ''
+      }.`;
   }
   if (!costs) return '';
   const { verify, cost } = costs;

@@ -10,6 +10,7 @@ import { predicted, speedUpSoFar } from '../state/metrics.js';
 import { effectWords } from '../state/predicted.js';
 import { times } from '../state/format.js';
 import { canRecord, saveClip, savePicture } from './card.js';
+import { canRun } from '../page.js';
 import { say } from './link.js';
 import { isJudged } from '../state/verifier.js';
 /** @import { Run } from './card.js' */
@@ -94,7 +95,8 @@ function Knobs({ block, size: { gamma, steps }, set, effect }) {
   `;
 }
 
-/** @typedef {Pick<App, 'stage' | 'skip' | 'challenge' | 'redraft'>} Acts */
+/** @typedef {Pick<App, 'stage' | 'skip' | 'challenge' | 'redraft' |
+ *  'askForPrompt'>} Acts */
 
 /** Record a clip. @param {HTMLElement} button that was pressed @param {Run} run */
 async function clip(button, run) {
@@ -170,6 +172,10 @@ export function Blanks(
           <${Link} act=${() => savePicture(run)}>Save as picture<//>
               ${canRecord() &&
                 html`<${Link} act=${(event) => clip(event.currentTarget, run)}>Save as clip<//>`}
+          ${!own && canRun('live') && html`
+            <button type="button" class="sd-try" onclick=${() =>
+              act.askForPrompt()}>Try your own prompt</button>
+          `}
         `}</p>
         ${played?.still && block && html`
           <${Knobs} block=${block}
