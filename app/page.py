@@ -259,7 +259,7 @@ def _fetch_model(decoders: Factory, form: Controls) -> None:
 def _redraft(decode: running.Decode, form: Controls) -> None:
     """Wire the hidden button that drafts the block of the run on the stage again, for the player."""
     name = f"{form.tab}-block"
-    told = gr.Textbox("", elem_id=name, label="Block", elem_classes=["sd-unseen"])
+    frames = gr.Textbox("", elem_id=name, label="Block", elem_classes=["sd-unseen"])
     button = gr.Button("Draft the block again", elem_id=f"{form.tab}-redraft", elem_classes=["sd-unseen"])
 
     def again(file: str, request: gr.Request) -> Iterator[str]:
@@ -268,9 +268,9 @@ def _redraft(decode: running.Decode, form: Controls) -> None:
 
         yield from job.stream(make, JOBS, _job_name(request, name))
 
-    asked = button.click(again, told, told, js=scripts.BLOCK, **UNLIMITED)
+    asked = button.click(again, frames, frames, js=scripts.BLOCK, **UNLIMITED)
     for over in (asked.then, asked.failure):  # together they cover every end
-        over(None, told, None, js="(words) => window.specdiff.players.live.redrafted(words)", **UNLIMITED)
+        over(None, frames, None, js="(words) => window.specdiff.players.live.redrafted(words)", **UNLIMITED)
 
 
 def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:

@@ -137,7 +137,7 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     from specdiff_core.engine import Engine
     from specdiff_core.models.device import set_threads
 
-    set_threads(args.threads)  # of everything else; the engine chooses its own unless told
+    set_threads(args.threads)  # of everything else; the engine chooses its own unless a number is given
     names = tuple(dict.fromkeys((*drafters, "none")))
     placement = {"device": args.device, "dtype": args.dtype, "context": args.context}
     engine = Engine.load(pair, drafters=names, progress=say, threads=args.threads, **placement)
