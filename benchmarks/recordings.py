@@ -30,7 +30,7 @@ from specdiff_core.measure.block import redraft
 from specdiff_core.measure.race import race_repeatedly
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError
-from specdiff_core.schema.events import Event
+from specdiff_core.schema.events import DraftReady, Event, TargetScored, Verified
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import find_pair
@@ -111,10 +111,7 @@ def record(
         write_trace(recording.file, lanes, title=recording.title)
         if engine is not None and recording.plan().get("drafted") == opening:
             block = folder / BLOCKS / recording.file.name
-            variants = defaultdict[str, list[Event]](list)
-            for size, event in redraft(engine(recording), lanes["drafted"]):
-                variants[size].append(event)
-            write_trace(block, variants, title=recording.title)
+            write_trace(block, middle_block(engine(recording), lanes["drafted"]), title=recording.title)
     indices: dict[Path, dict[str, Any]] = {}
     for recording in races:
         values = {name: ",".join(item) if isinstance(item, list) else item for name, item in recording.values.items()}
@@ -123,6 +120,22 @@ def record(
             index[recording.file.name] = {"title": recording.title, "settings": values}
     for parent, index in indices.items():
         (parent / INDEX).write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def middle_block(engine: Decoder, run: Sequence[Event], repeats: int = 5) -> LaneEvents:
+    """The staged round of a run in all sizes, each the repeat with the median time of draft and check."""
+    found = defaultdict[str, list[list[Event]]](list)
+    for _ in range(repeats):
+        sizes = defaultdict[str, list[Event]](list)
+        for size, event in redraft(engine, run):
+            sizes[size].append(event)
+        for size, events in sizes.items():
+            found[size].append(events)
+
+    def seconds(events: Sequence[Event]) -> float:
+        return sum(event.span.seconds for event in events if isinstance(event, DraftReady | TargetScored | Verified))
+
+    return {size: sorted(runs, key=seconds)[repeats // 2] for size, runs in found.items()}
 
 
 def middle_run(engine: Decoder, recording: Recording, repeats: int) -> LaneEvents:

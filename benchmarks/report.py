@@ -28,7 +28,8 @@ hold; numbers from different tables or machines are not comparable.
   Intervals are a bootstrap over prompts or, in newer tables with few prompts, Student's t: a bootstrap is too narrow
   there.
 - fastest over it: how many times as fast the table's fastest setting is, paired by prompt, with its interval.
-- (?): a speed-up above τ, or a mean with one. A round costs at least a vanilla token, so its clock was disturbed.
+- (?): a speed-up more than 5 % above τ, or a mean with one. A round costs at least a vanilla token, so its clock was
+  disturbed.
 - τ: tokens per target pass, bonus included. α: accepted of tested tokens; by position conditional, of the rounds that
   reached it.
 - γ: tokens in a window; T: denoising steps; B: nodes of a tree; K: drafts; ≤: chosen by a controller, up to this.

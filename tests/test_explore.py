@@ -569,6 +569,14 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there(engine
         own = [row["speedup"] for row in rows if (row["temperature"], row["method"]) == (degree, method)][1:]
         assert mean["speedup"] == pytest.approx(np.mean(own))
         assert mean["cost"] == pytest.approx(mean["tau"] / mean["speedup"])
+        (best,) = (name for (other, name), one in means.items() if other == degree and one["behind"] == 1)
+        slow, fast = ([one for one in final.result.runs if one["temperature"] == degree and one["setting"] == name]
+                      for name in (method, best))  # fmt: skip
+        costs = [
+            [sum(one["seconds"] for one in runs if one["flavour"] == kind) for runs in (slow, fast)]
+            for kind in ("stories", "code")
+        ]
+        assert mean["behind"] == pytest.approx(np.mean([own / least for own, least in costs])), "texts are equally long"
     assert means[0.0, "vanilla"]["speedup"] == 1 and means[0.0, "vanilla"]["tau"] == 1
     assert means[0.0, "dflash"]["same_text"] == means[0.0, "dflash"]["texts"] == 2
     for row in rows:

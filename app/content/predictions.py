@@ -1,5 +1,5 @@
 """Recorded results for the settings of the Live tab: the predicted speed-up of a window before it
-runs, and the recorded mean of settings that ran."""
+runs, and the recorded speed-up of settings that ran."""
 
 from __future__ import annotations
 
@@ -28,29 +28,34 @@ LOG = logging.getLogger(__name__)
 
 
 def predictions(folder: Path) -> dict[str, dict[str, Any]]:
-    """Pair -> drafter -> ``device``, and ``cells``: temperature, T, γ, speed-up and tokens per round of each recorded
-    cell, as measured."""
-    by_pair: dict[str, dict[str, Any]] = {}
+    """Pair -> drafter -> ``device``, and ``cells`` by reveal order: temperature, T, γ, speed-up and tokens per round of
+    each recorded cell, as measured. Those with T = 1, which have no order, are in each, and alone under ""."""
+    found: dict[tuple[str, str], tuple[str, list[tuple[str, list[Any]]]]] = {}
     for answer in _recorded(folder, "window-map"):
         settings: Any = parse(EXPLORATIONS["window-map"], answer.settings)
-        pair, drafter, temperature = settings.pair, settings.drafter, settings.temperature
-        device = answer.machine["device"].removeprefix("cpu: ")
         if settings.controller:
             continue
-        entry = by_pair.setdefault(pair, {}).setdefault(drafter, {"device": device, "cells": []})
-        for cell in answer.rows:
-            steps = cell["steps"] if denoises(drafter) else 1
-            values = round(cell["speedup"], 4), round(cell["tau"], 4)
-            entry["cells"].append([temperature, steps, cell["gamma"], *values])
+        device = answer.machine["device"].removeprefix("cpu: ")
+        _, cells = found.setdefault((settings.pair, settings.drafter), (device, []))
+        for row in answer.rows:
+            steps = row["steps"] if denoises(settings.drafter) else 1
+            values = round(row["speedup"], 4), round(row["tau"], 4)
+            cells.append((settings.order, [settings.temperature, steps, row["gamma"], *values]))
+    by_pair: dict[str, dict[str, Any]] = defaultdict(dict)
+    for (pair, drafter), (device, cells) in found.items():
+        orders = {"", *(order for order, _ in cells)}
+        by_order = {order: [cell for own, cell in cells if cell[1] == 1 or own == order] for order in sorted(orders)}
+        by_pair[pair][drafter] = {"device": device, "cells": by_order}
     return by_pair
 
 
 def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
-    """Measured speed-ups of the shipped results, one statistic: the mean over prompts with its 95 % interval, from
-    races of several prompts with equal settings, the comparison, and the γ × T maps.
+    """Measured speed-ups over several prompts with their 95 % intervals, of the shipped races with equal settings, the
+    comparison, and the γ × T maps.
 
-    Each has ``pair``, ``temperature``, ``device`` and ``dtype``; ``about``, its source in words; and ``cells``: drafter
-    and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, mean, its ends (None: not computed), prompts."""
+    Each has ``pair``, ``temperature``, reveal ``order``, ``device`` and ``dtype``; ``about``, its source in words; and
+    ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, speed-up, its ends (None: not computed),
+    prompts."""
     return [*_of_races(traces), *_of_comparison(compare), *_of_maps(explore)]
 
 
@@ -73,7 +78,8 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
                 for lane in (0, 1)
             )
             row = bounds(interval(slow, fast, {"all": list(slow)})["all"], [len(slow)])
-            where = {"pair": config.pair, "temperature": config.temperature, "device": device, "dtype": dtype}
+            where = {"pair": config.pair, "temperature": config.temperature, "order": config.order}
+            where |= {"device": device, "dtype": dtype}
             cells = _cells({BenchSetting.of_config(config): row | {"prompts": len(slow)}})
             yield {**where, "about": "This page's recordings, one for each prompt", "cells": cells}
 
@@ -92,7 +98,8 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
             if row["setting"] != VANILLA.key and row["flavour"] == "mean" and row.get("speedup"):
                 groups[row["temperature"]][BenchSetting.parse(row["setting"])] = row
         for temperature, rows in groups.items():
-            where = {"pair": answer.settings["pair"], "temperature": temperature, **_machine(answer)}
+            where = {"pair": answer.settings["pair"], "temperature": temperature, "order": DecodeConfig().order}
+            where |= _machine(answer)
             yield {**where, "about": "The recorded comparison, mean of the kinds of text", "cells": _cells(rows)}
 
 
@@ -105,7 +112,8 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
             if row.get("speedup")
         }
         few = "; its bootstrap over few prompts is too narrow" if narrow(answer.rows) else ""
-        where = {"pair": settings.pair, "temperature": settings.temperature, **_machine(answer)}
+        where = {"pair": settings.pair, "temperature": settings.temperature, "order": settings.order}
+        where |= _machine(answer)
         yield {**where, "about": f"The recorded γ × T map{few}", "cells": _cells(rows)}
 
 

@@ -199,20 +199,24 @@ def _areas(token: str) -> str:
 
 
 def _temperature() -> str:
-    cold, warm = (next(iter(rounds(name).values())) for name in (SMALL, SAMPLED))
+    cold, warm = ([*rounds(name).values()] for name in (SMALL, SAMPLED))
+
+    def share(lane: Sequence[Round]) -> str:
+        tests = [test for one in lane for test in one.verified.tests]
+        return f"{sum(test.accepted for test in tests)} of {len(tests)}"
+
     caption = (
-        f"The same prompt, drafter and γ. In the first round, the target accepts {cold.verified.accepted} of "
-        f"{len(cold.draft)} guesses at temperature 0, and {warm.verified.accepted} of {len(warm.draft)} "
-        "at temperature 0.7."
+        f"The same prompt, drafter and γ; the first rounds. In all rounds, the target accepts {share(cold)} tested "
+        f"guesses at temperature 0, and {share(warm)} at temperature 0.7."
     )
-    by_label = {"temperature 0": cold, "temperature 0.7": warm}
+    by_label = {"temperature 0": cold[0], "temperature 0.7": warm[0]}
     return _figure(caption, *(_row(label, drafted.window(), drafted.before) for label, drafted in by_label.items()))
 
 
 def _guesses() -> str:
     window, tree = beside(WINDOW, TREE)
     caption = (
-        f"The same place, and {len(window.draft)} guesses each. The window ends at "
+        f"The same place: {len(window.draft)} guesses in a window, {len(tree.draft)} in a tree. The window ends at "
         f"“{_visible(window.draft[window.verified.accepted])}” and adds {window.verified.accepted + 1} tokens. The "
         f"tree also holds another guess and adds {tree.verified.accepted + 1}."
     )
@@ -231,7 +235,7 @@ def _lossless() -> str:
     ]
     same = sum(text["drafted"] == texts[0]["vanilla"] for text in texts)
     caption = (
-        f"Windows of 4 and 8, a tree, four steps: {same} of {len(names)} recordings at temperature 0 wrote the "
+        f"Two windows, a tree, four steps: {same} of {len(names)} recordings at temperature 0 wrote the "
         f"{len(texts[0]['vanilla'])} tokens that vanilla wrote."
     )
     rows = (

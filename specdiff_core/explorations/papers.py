@@ -19,8 +19,8 @@ class Curve(NamedTuple):
 
 
 POSITIONS = (1, 8, 16, 32)
-_SPECDIFF2 = "arXiv 2511.00606, read off its figure; Qwen2.5-72B"
-_SPECDIFF = "arXiv 2408.05636, Figure 3, read off: tokens per second at the best γ over vanilla’s 4.5"
+_SPECDIFF2 = "arXiv 2511.00606, read off its figure"
+_SPECDIFF = "arXiv 2408.05636, read off its figure: tokens per second at the best γ over vanilla’s 4.5"
 _DFLASH = "arXiv 2602.06036, mean of seven tasks on an H200"
 
 BY_POSITION = (

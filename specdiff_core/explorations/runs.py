@@ -228,7 +228,7 @@ class Runs(Rows):
         if not groups:
             return {}
         every = [prompt for prompts in groups.values() for prompt in prompts]
-        found = self.speedups(best, groups, key) | self.speedups(best, {"all": every}, key)
+        found = self.speedups(best, {"all": every}, key) | self.speedups(best, groups, key)  # of both, this mean
         counts = {kind: [len(prompts)] for kind, prompts in groups.items()} | {"all": [len(every)]}
         counts["mean"] = [len(prompts) for prompts in groups.values()]
         return {kind: bounds(found[kind], size, name="behind", prefix="behind_") for kind, size in counts.items()}

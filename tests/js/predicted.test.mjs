@@ -22,7 +22,14 @@ test('a cell is itself, and a place between two cells is between their values', 
   }
 });
 
-const one = { pair: 'toy', temperature: 0, device: 'cpu: A', dtype: 'fp32', about: 'Races' };
+const one = {
+  pair: 'toy',
+  temperature: 0,
+  order: 'max_prob',
+  device: 'cpu: A',
+  dtype: 'fp32',
+  about: 'Races',
+};
 
 test('nothing is said outside of what was measured', () => {
   for (const where of [[0, 1, 5], [0, 1, 1], [2, 1, 2], [0, 4, 4], [0.5, 2, 4]]) {
@@ -30,8 +37,8 @@ test('nothing is said outside of what was measured', () => {
   }
 });
 
-test('a recorded setting has its mean, a window between recorded ones is interpolated, all else is not recorded', () => {
-  const known = { toy: { block: { device: 'a CPU', cells } } };
+test('a recorded setting has its speed-up, a window between recorded ones is interpolated, all else is not recorded', () => {
+  const known = { toy: { block: { device: 'a CPU', cells: { '': cells } } } };
   const recorded = [{
     ...one,
     cells: {
@@ -39,7 +46,15 @@ test('a recorded setting has its mean, a window between recorded ones is interpo
       'block/window': [[4, 4, 0, 1, 1.17, 1.1, 1.3, 4]],
     },
   }];
-  const plain = { pair: 'toy', drafter: 'block', temperature: 0, steps: 1, gamma: 4, top_p: 1 };
+  const plain = {
+    pair: 'toy',
+    drafter: 'block',
+    temperature: 0,
+    steps: 1,
+    gamma: 4,
+    top_p: 1,
+    order: 'max_prob',
+  };
   const words = (more, denoises = true) =>
     predictedWords(
       known,
@@ -49,10 +64,11 @@ test('a recorded setting has its mean, a window between recorded ones is interpo
     );
   assert.match(words({}), /^Predicted: 1\.60×.*3\.00.*a CPU/);
   assert.match(words({ steps: 3 }, false), /1\.60×/);
-  assert.match(words({ steps: 4 }), /on A: mean 1\.17× \(95 % interval 1\.10–1\.30, 4 prompts/);
+  assert.match(words({ steps: 4 }), /on A: 1\.17× over 4 prompts, 95 % interval 1\.10–1\.30/);
   for (
     const other of [
       { gamma: 8, steps: 8 }, // once the number of γ 4, T 4
+      { steps: 4, order: 'random' },
       { gamma: 6, tree_nodes: 8 },
       { pair: 'other' },
       { tree_nodes: 64 },
@@ -67,11 +83,11 @@ test('a recorded setting has its mean, a window between recorded ones is interpo
     ]
   ) assert.doesNotMatch(words(other), /\d×/, JSON.stringify(other));
   assert.equal(words({ drafter: 'none' }), '', 'vanilla has no speed-up');
-  assert.match(words({ tree_nodes: 8, gamma: 8 }), /1\.20× .*0\.90–1\.40, 5 prompts/);
+  assert.match(words({ tree_nodes: 8, gamma: 8 }), /1\.20× over 5 prompts.*0\.90–1\.40/);
   assert.match(words({ temperature: 1, rule: 'ratio' }), /1\.20×/);
 });
 
-test('after a run stands the recorded mean of its own settings, and where it was recorded', () => {
+test('after a run stands the recorded speed-up of its own settings, and where it was recorded', () => {
   const known = [
     { ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.3, 1.1, 1.6, 5]] } },
     { ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.4, null, null, 2]] } },
@@ -90,10 +106,10 @@ test('after a run stands the recorded mean of its own settings, and where it was
   };
   const found = (more, device = 'cpu: A', denoises = true) =>
     typicalWords(known, { config: { ...plain, ...more }, device, dtype: 'fp32' }, denoises);
-  assert.match(found({}).words, /on A: mean 1\.30× \(95 % interval 1\.10–1\.60, 5 prompts\)/);
+  assert.match(found({}).words, /on A: 1\.30× over 5 prompts, 95 % interval 1\.10–1\.60/);
   assert.match(found({}, 'cpu: B').words, /on A: /);
   assert.doesNotMatch(found({}).words, /here/, 'another session recorded it');
-  assert.match(found({ tree_nodes: 8, steps: 4 }).words, /in bf16: mean 1\.20×/, 'a tree has no T');
+  assert.match(found({ tree_nodes: 8, steps: 4 }).words, /in bf16: 1\.20×/, 'a tree has no T');
   assert.match(found({ steps: 4 }, 'cpu: A', false).words, /1\.30×/);
   for (
     const other of [
@@ -111,16 +127,19 @@ test('after a run stands the recorded mean of its own settings, and where it was
 });
 
 test('the effect of a setting is measured where it was recorded, else τ / (v + c·T)', () => {
-  const known = { toy: { block: { device: 'a CPU', cells } } };
-  const plain = { pair: 'toy', drafter: 'block', temperature: 0, top_p: 1 };
-  const costs = { cost: 0.1, verify: 1.2 };
-  const words = (more, c = costs) => effectWords(known, { ...plain, steps: 1, ...more }, c);
-  assert.match(words({ gamma: 4 }, null), /measured on a CPU.* 3\.00 .* 1\.88 .*1\.60×/);
+  const known = { toy: { block: { device: 'a CPU', cells: { left_to_right: cells } } } };
+  const plain = { pair: 'toy', drafter: 'block', temperature: 0, top_p: 1, order: 'left_to_right' };
+  const words = (more) => effectWords(known, { ...plain, steps: 1, ...more });
+  assert.match(words({ gamma: 4 }), /measured on a CPU.* 3\.00 .* 1\.88 .*1\.60×/);
   assert.match(words({ gamma: 4, steps: 2 }), /1\.40×, against 1\.60× with one step/);
-  assert.match(words({ gamma: 3 }), /computed.*2\.50 \/ \(1\.20 \+ 0\.10·1\) = 1\.92×/);
-  assert.match(words({ gamma: 4, steps: 4 }), /T 2.*3\.20 \/ \(1\.20 \+ 0\.10·4\) = 2\.00×/);
-  assert.equal(words({ gamma: 3 }, null), '');
-  for (const other of [{ pair: 'b' }, { gamma: 1 }, { temperature: 2 }, { top_k: 3 }]) {
+  assert.match(words({ gamma: 3 }), /computed.*2\.50 \/ \(1\.79 \+ 0\.00·1\) = 1\.40×/);
+  // τ / speed-up is 1.875 with T 1 and 2.286 with T 2: c is 0.41, v 1.46
+  assert.match(words({ gamma: 4, steps: 4 }), /T 2.*3\.20 \/ \(1\.46 \+ 0\.41·4\) = 1\.03×/);
+  for (
+    const other of [{ pair: 'b' }, { gamma: 1 }, { temperature: 2 }, { top_k: 3 }, {
+      order: 'random',
+    }]
+  ) {
     assert.equal(words({ gamma: 4, ...other }), '', JSON.stringify(other));
   }
 });

@@ -1,5 +1,5 @@
 // Recorded results for given settings: a prediction before the run, recorded or interpolated in a
-// γ × T map, and the recorded mean after it. Pure.
+// γ × T map, and the recorded speed-up after it. Pure.
 
 import { plural, ratio, times } from './format.js';
 import { useOf } from './marks.js';
@@ -7,12 +7,12 @@ import { useOf } from './marks.js';
 
 /** @typedef {[temperature: number, steps: number, gamma: number, speedUp: number,
  *  tau: number]} Cell */
-/** @typedef {Record<string, Record<string, {device: string, cells: Cell[]}>>} Predictions by pair
- *  and drafter */
+/** @typedef {Record<string, Record<string, {device: string, cells: Record<string, Cell[]>}>>} Predictions
+ *  by pair and drafter; the cells by reveal order, those with T 1 under '' */
 /** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, mean: number,
  *  low: number | null, high: number | null, prompts: number]} Mean speed-up over prompts, with its
  *  95 % interval */
-/** @typedef {{pair: string, temperature: number, device: string, dtype: string, about: string,
+/** @typedef {{pair: string, temperature: number, order: string, device: string, dtype: string, about: string,
  *  cells: Record<string, Mean[]>}} Measured means by drafter and shape
  *  (app/content/predictions.py) */
 
@@ -39,6 +39,13 @@ export function between(cells, where) {
 const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
   !top_k && top_p === 1 && (draft_temperature ?? '') === '' && (!temperature || rule === 'ratio');
 
+/** The cells of a map with a run's reveal order. @param {Predictions} predictions
+ *  @param {Record<string, any>} config @returns {Cell[]} */
+function cellsOf(predictions, { pair, drafter, order }) {
+  const { cells = {} } = predictions[pair]?.[drafter] ?? {};
+  return cells[order] ?? cells[''] ?? [];
+}
+
 /** The recorded cells with exactly the settings of a run, the most prompts first.
  *  @param {Measured[]} tables @param {Record<string, any>} config
  *  @param {boolean} denoises whether the drafter uses T
@@ -49,7 +56,8 @@ function recorded(tables, config, denoises, dtype = '') {
   const steps = denoises && shape.startsWith('window') ? config.steps : 1;
   const size = [config.gamma, steps, config.tree_nodes || 0, config.num_drafts || 1];
   return tables.filter((table) =>
-    table.pair === config.pair && table.temperature === config.temperature
+    table.pair === config.pair && table.temperature === config.temperature &&
+    (steps === 1 || table.order === config.order)
   ).flatMap((table) =>
     (table.cells[`${config.drafter}/${shape}`] ?? []).filter((cell) =>
       size.every((value, i) => value === cell[i])
@@ -59,10 +67,10 @@ function recorded(tables, config, denoises, dtype = '') {
   );
 }
 
-/** A mean in words. @param {Mean} cell */
+/** A recorded speed-up in words. @param {Mean} cell */
 function meanWords([, , , , mean, low, high, prompts]) {
-  const ends = low === null || high === null ? '' : `95 % interval ${ratio(low)}–${ratio(high)}, `;
-  return `mean ${times(mean)} (${ends}${plural(prompts, 'prompt')})`;
+  const ends = low === null || high === null ? '' : `, 95 % interval ${ratio(low)}–${ratio(high)}`;
+  return `${times(mean)} over ${plural(prompts, 'prompt')}${ends}`;
 }
 
 /** The settings of a link's query. @param {string} settings @returns {Record<string, any>} */
@@ -88,50 +96,49 @@ export function predictedWords(predictions, typical, settings, denoises) {
   if (!drafter || drafter === 'none') return '';
   const [same] = recorded(typical, config, denoises);
   if (same) return `Recorded on ${named(same.table.device)}: ${meanWords(same.cell)}.`;
-  const map = predictions[pair]?.[drafter];
   const steps = denoises ? config.steps : 1;
-  const [speedUp, tau] = (map && samplesAsUsual(config) && useOf(config) === 'window' &&
-    between(map.cells, [temperature, steps, gamma])) || [];
+  const [speedUp, tau] = (samplesAsUsual(config) && useOf(config) === 'window' &&
+    between(cellsOf(predictions, config), [temperature, steps, gamma])) || [];
   return speedUp
     ? `Predicted: ${times(speedUp)} with ${
       ratio(tau)
     } tokens per round, between recorded windows ` +
-      `on ${map.device}.`
+      `on ${predictions[pair][drafter].device}.`
     : 'These settings were not recorded, so there is no prediction.';
 }
 
 /** The effect of a window and its steps on whole answers, in words: measured, where they were recorded,
- *  else computed from the tokens per round between recorded windows and the costs of a run. Empty
- *  where neither is known. @param {Predictions} predictions @param {Record<string, any>} config
- *  @param {{cost: number, verify: number} | null} costs c and v */
-export function effectWords(predictions, config, costs) {
-  const { device = '', cells = [] } = predictions[config.pair]?.[config.drafter] ?? {};
-  const here = cells.filter(([temperature]) => temperature === config.temperature);
-  if (!samplesAsUsual(config) || !here.length) return '';
-  const [most, widest] = [1, 2].map((i) => Math.max(...here.map((cell) => cell[i])));
-  const [steps, gamma] = [Math.min(config.steps, most), Math.min(config.gamma, widest)];
-  const [speedUp, tau] = between(here, [config.temperature, steps, gamma]) ?? [];
+ *  else τ / (v + c·T) from the recorded windows around them. Empty outside of those.
+ *  @param {Predictions} predictions @param {Record<string, any>} config */
+export function effectWords(predictions, config) {
+  const { pair, drafter, temperature, steps, gamma } = config;
+  const here = cellsOf(predictions, config).filter(([degree]) => degree === temperature);
+  if (!samplesAsUsual(config)) return '';
+  const at = (T) => between(here, [temperature, T, gamma]);
+  const counts = [...new Set(here.map(([, T]) => T))].sort((a, b) => a - b).filter(at);
+  const [first, last] = [counts[0], counts[counts.length - 1]];
+  const [speedUp, tau] = (counts.length && at(Math.min(steps, last))) || [];
   if (!speedUp) return '';
-  const at = (T) => here.find((cell) => cell[1] === T && cell[2] === config.gamma);
-  if (at(config.steps)) {
-    const [, , , one] = (config.steps > 1 && at(1)) || [];
+  const device = predictions[pair][drafter].device;
+  if (here.some(([, T, size]) => T === steps && size === gamma)) {
+    const [one] = (steps > 1 && at(1)) || [];
     return `Whole answers, measured on ${device}: ${ratio(tau)} tokens per round, in the ` +
       `time of ${ratio(tau / speedUp)} vanilla tokens: ${times(speedUp)}${
         one ? `, against ${times(one)} with one step` : ''
       }.`;
   }
-  if (!costs) return '';
-  const { verify, cost } = costs;
-  const elsewhere = steps === config.steps && gamma === config.gamma
-    ? ''
-    : `, with the τ of γ ${gamma}, T ${steps}`;
-  return `Whole answers, computed${elsewhere}: τ / (v + c·T) = ${ratio(tau)} / (${
-    ratio(verify)
-  } + ` +
-    `${ratio(cost)}·${config.steps}) = ${times(tau / (verify + cost * config.steps))}.`;
+  const cost = (T) => {
+    const [speed, tokens] = at(T) ?? [];
+    return tokens / speed;
+  };
+  const c = last > first ? (cost(last) - cost(first)) / (last - first) : 0;
+  const v = cost(first) - c * first;
+  const as = steps > last ? `, with the τ of T ${last}` : '';
+  return `Whole answers, computed from the windows measured on ${device}${as}: τ / (v + c·T) = ` +
+    `${ratio(tau)} / (${ratio(v)} + ${ratio(c)}·${steps}) = ${times(tau / (v + c * steps))}.`;
 }
 
-/** The recorded mean of a run's settings, in words, and its source; null if this kind of device
+/** The recorded speed-up of a run's settings, in words, and its source; null if this kind of device
  *  or these settings were not recorded. @param {Measured[]} tables
  *  @param {RunStarted} header
  *  @param {boolean} denoises whether the drafter uses T */

@@ -6,7 +6,7 @@ import { captionOf, resultsOf, stateAfter, tilesOf } from '../state/blanks.js';
 import { stagedRound } from '../state/race.js';
 import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
 import { isOver } from '../state/lane.js';
-import { predicted, speedUpSoFar } from '../state/metrics.js';
+import { speedUpSoFar } from '../state/metrics.js';
 import { effectWords } from '../state/predicted.js';
 import { times } from '../state/format.js';
 import { canRecord, saveClip, savePicture } from './card.js';
@@ -143,9 +143,7 @@ export function Blanks(
     baseline: base,
     number: speed === null || stage.doubt(selected ?? '') ? '' : times(speed),
   };
-  const effect = config
-    ? effectWords(predictions, { ...config, ...chosen }, predicted(drafted, base))
-    : '';
+  const effect = config ? effectWords(predictions, { ...config, ...chosen }) : '';
   const watch = isSlow
     ? html`<${Link} act=${() => act.skip()}>Skip to real time<//>`
     : stage.present.length > 0 && html`<${Link} act=${() => act.stage()}>Watch the blanks fill<//>`;
