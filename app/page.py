@@ -268,9 +268,15 @@ def _redraft(decode: running.Decode, form: Controls) -> None:
 
         yield from job.stream(make, JOBS, _job_name(request, name))
 
+    def stop(request: gr.Request) -> None:
+        JOBS.stop(_job_name(request, name), running.LAST_FRAME)
+
+    report = "(words) => window.specdiff?.players.live?.redrafted(words)"
     asked = button.click(again, frames, frames, js=scripts.BLOCK, **UNLIMITED)
-    for over in (asked.then, asked.failure):  # together they cover every end
-        over(None, frames, None, js="(words) => window.specdiff.players.live.redrafted(words)", **UNLIMITED)
+    frames.change(None, frames, None, js=report)
+    asked.failure(None, None, None, js=report.replace("words", "", 1).replace("words", "''"), **UNLIMITED)
+    halt = gr.Button("Stop drafting", elem_id=f"{form.tab}-redraft-stop", elem_classes=["sd-unseen"])
+    halt.click(stop, None, None, **QUIET)
 
 
 def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:

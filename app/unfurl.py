@@ -177,7 +177,7 @@ def picture(summary: Summary) -> bytes:
     draw.text((64, 340), summary.sentence, ink, _font(27))
     if summary.speedup:
         draw.text((60, 400), f"{summary.speedup:.2f}×", colours["draft"], _font(120, 660))
-        draw.text((64, 545), "times the big model’s own speed", muted, _font(24))
+        draw.text((64, 545), "the big model’s own speed", muted, _font(24))
     draw.text(
         (64, 584), _cut(draw, f"SpecDiff Lab · {summary.model} · {summary.device}", _font(20), 1072), muted, _font(20)
     )

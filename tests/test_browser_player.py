@@ -473,7 +473,8 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     vanilla, drafted = (page.locator(f"{texts} >> nth={n} >> .sd-t").count() for n in range(2))
     assert vanilla <= drafted, "vanilla's text gives nothing away"
     heights = "(bars) => bars.map((bar) => bar.style.height)"
-    assert set(page.eval_on_selector_all("#live-player .sd-rd b", heights)) == {"0%"}
+    bars = page.eval_on_selector_all("#live-player .sd-rd b", heights)
+    assert set(bars[page.evaluate(f"{LIVE}.study.game.view.round") :]) == {"0%"}
     page.keyboard.press("a")
     page.wait_for_selector(f"{judge} :text-matches('of 1[^0-9]')")
     assert page.locator(shown).count() == 1 and page.locator(f"{judge} .sd-pq-row").count() > 1

@@ -352,11 +352,12 @@ class Race(Job):
         self.reason = card(error, self.run)
 
     def progress(self) -> dict[str, Any]:
-        """What it waits for, and the trace file."""
+        """What it waits for, and the trace file; of a block also how many of its sizes it has begun."""
         return {
             "phase": self.now.phase,
             "message": self.message,
             "trace": address(self.ask.trace) if self.now.size else None,  # once there is a file
+            **({"parts": [len(self.now.events), len(self.ask.plan)]} if self.ask.block else {}),
         }
 
     def result(self) -> dict[str, Any]:

@@ -93,7 +93,8 @@ export class App extends Job {
       ...recording,
       settings: linkOf(recording.settings),
     }));
-    /** @type {Shown | null} whose block the server drafts now */
+    /** @type {{shown: Shown, part: number, parts: number} | null} whose block the server drafts now,
+     *  and how many of its sizes it has begun */
     this.redrafting = null;
     this.noSteps = new Set(options.noSteps);
     this.shown = new Shown(new Stage([], {}, options), new Playhead());
@@ -295,19 +296,26 @@ export class App extends Job {
 
   /** Have the staged round of the visitor's run drafted again with other windows and steps. */
   redraft() {
-    this.redrafting = this.shown;
+    this.redrafting = { shown: this.shown, part: 0, parts: 0 };
     this.press('redraft');
     this.frames.ask();
   }
 
-  /** The server has drafted it, or not (app/page.py). @param {string} words its last message */
+  stopRedraft() {
+    this.press('redraft-stop');
+  }
+
+  /** The server drafts it, has drafted it, or couldn't (app/page.py). @param {string} words its last
+   *  message; empty if it broke off */
   async redrafted(words) {
-    const { redrafting: shown } = this;
-    this.redrafting = null;
+    const { redrafting } = this;
+    const { finished = !words, phase, trace, card, parts = [0, 0] } = JSON.parse(words || '{}');
+    if (!redrafting) return;
+    [redrafting.part, redrafting.parts] = parts;
+    if (finished) this.redrafting = null;
     this.frames.ask();
-    const { finished, phase, trace, card } = JSON.parse(words || '{}');
     if (card) this.card.show(card);
-    else if (shown && finished && phase === 'finished') await this.fetchBlock(trace, shown);
+    else if (finished && phase === 'finished') await this.fetchBlock(trace, redrafting.shown);
   }
 
   /** Show a recording that the visitor chose from the list. @param {{url: string}} recording */
@@ -415,7 +423,8 @@ export class App extends Job {
   /** Note whether the controls match the stage. */
   compare() {
     const { trace, settings, source } = this.shown;
-    const differs = trace && this.formSettings && this.formSettings !== settings &&
+    const runs = this.state !== 'idle' && this.formSettings === this.runSettings;
+    const differs = trace && this.formSettings && this.formSettings !== settings && !runs &&
       !['measured', 'file'].includes(source);
     const drafter = new URLSearchParams(this.formSettings).get('drafter') ?? '';
     const { predictions, typical } = this.options;
@@ -433,6 +442,7 @@ export class App extends Job {
   began(values) {
     const { threads } = this;
     this.runSettings = linkOf(values);
+    this.compare();
     if (this.state === 'idle') this.pressedRun(); // by a key
     this.threads = null;
     return threads;

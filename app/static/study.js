@@ -1,6 +1,7 @@
 // What a visitor looks at closely: a position that is inspected, or a round that they judge as its
 // verifier. One at a time: the inspector would reveal the answer.
 
+import { stagedRound } from './state/race.js';
 import { besides } from './state/grid.js';
 import { tokenOf } from './state/inspect.js';
 import { isVanilla } from './state/lane.js';
@@ -25,6 +26,8 @@ export class Study {
     this.pinned = null;
     /** @type {Verifier | null} while the visitor is the verifier */
     this.game = null;
+    /** @type {number | null} where the playhead returns to after the game */
+    this.back = null;
   }
 
   /** Look at nothing closely. */
@@ -79,16 +82,16 @@ export class Study {
   }
 
   /** Let the visitor judge the round on the stage, or the next if its verdict is shown; at the end of
-   *  a race, one with accepted and rejected tokens. */
+   *  a race the staged one, and then return to the end. */
   verify() {
     const shown = this.on.shown();
     const { view, over } = shown.scene();
-    const { lane } = shown;
+    const { lane, player } = shown;
     if (!lane) return;
-    const mixed = lane.rounds.find(({ accepted, drafted }) => accepted > 0 && accepted < drafted);
     const next = view ? view.round + Number(Boolean(view.verified)) : 0;
     this.pinned = null;
-    this.deal(new Verifier(lane, over ? mixed?.round ?? 0 : next));
+    this.deal(new Verifier(lane, over ? Math.max(0, stagedRound(lane)) : next));
+    this.back = over ? player.duration : null;
   }
 
   /** Move the playhead to the end of the round's draft. @param {Verifier} game */
@@ -120,7 +123,9 @@ export class Study {
 
   /** Leave the game, and show the verdict of its round. */
   judged() {
-    this.on.jump(this.game?.view.round ?? 0);
+    const { back } = this;
+    if (back === null) this.on.jump(this.game?.view.round ?? 0);
+    else this.on.rest(back);
     this.on.draw();
     /** @type {HTMLElement | null} */ (this.root.querySelector('[name=verify]'))?.focus({
       preventScroll: true,

@@ -96,7 +96,7 @@ function Knobs({ block, size: { gamma, steps }, set, effect }) {
 }
 
 /** @typedef {Pick<App, 'stage' | 'skip' | 'challenge' | 'redraft' |
- *  'askForPrompt'>} Acts */
+ *  'stopRedraft' | 'askForPrompt'>} Acts */
 
 /** Record a clip. @param {HTMLElement} button that was pressed @param {Run} run */
 async function clip(button, run) {
@@ -109,7 +109,7 @@ async function clip(button, run) {
  * @property {Scene} scene
  * @property {Block | null} block the staged round with other windows and steps
  * @property {Predictions} predictions @property {boolean} sized whether the server can draft it with
- *  other windows and steps @property {boolean} redrafting whether it does so now
+ *  other windows and steps @property {{part: number, parts: number} | null} redrafting how far it is
  * @property {boolean} own whether the race is the visitor's @property {Acts} act
  * @property {() => void} verify lets the visitor judge
  * @property {unknown} source where the race comes from @property {unknown} bar playback
@@ -162,7 +162,8 @@ export function Blanks(
             `
           )}</ol>
         <p class="sd-stage-caption"><span>${caption}</span> ${watch}${over && run && played && html`
-              ${isJudged(run.lane) && html`<${Link} act=${verify}>Be the big model<//>`}
+              ${isJudged(run.lane) &&
+                html`<${Link} name="verify" act=${verify}>Be the big model<//>`}
           ${own && run.number && html`
             <${Link} act=${(event) =>
               act.challenge(event.currentTarget, run.number)}>Challenge a friend<//>
@@ -181,7 +182,11 @@ export function Blanks(
         `}
         ${played?.still && !block && sized && html`
           <p class="sd-knobs-block">${redrafting
-            ? html`<span role="status">Drafting this block with every γ and T…</span>`
+            ? html`
+              <span role="status">Drafting this block again: ${redrafting.part} of ${redrafting
+                .parts} sizes…</span>
+              <${Link} act=${() => act.stopRedraft()}>Stop<//>
+            `
             : html`<${Link} act=${() => act.redraft()}>Try other γ and T on this block<//>`}</p>
         `}
       </div>

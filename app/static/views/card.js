@@ -100,7 +100,7 @@ export function draw(pen, { lane }, { tiles, caption, number }) {
   });
   write(caption, EDGE, 360, 25);
   write(number, EDGE - 4, 500, 110, { weight: 660, role: 'draft' });
-  if (number) write('times the big model’s own speed', EDGE, 548, 24, { role: 'muted' });
+  if (number) write('the big model’s own speed', EDGE, 548, 24, { role: 'muted' });
   const { header } = lane;
   const where = header ? `SpecDiff Lab · ${modelOf(header)} · ${header.device}` : 'SpecDiff Lab';
   write(where, EDGE, 598, 20, { role: 'muted' });

@@ -83,7 +83,9 @@ export class Player extends Component {
       ${raced ? html`<${LeadSentence} scene=${scene} />` : html`
         <${Blanks} scene=${scene} block=${shown.block} predictions=${options.predictions}
           sized=${isRun(shown.file) &&
-            fills(scene.lane, noSteps)} redrafting=${act.redrafting === shown}
+            fills(scene.lane, noSteps)} redrafting=${act.redrafting?.shown === shown
+            ? act.redrafting
+            : null}
           own=${shown.ran} act=${act} verify=${() => study.verify()} source=${source}
           bar=${bar}>${hero}<//>
       `}
