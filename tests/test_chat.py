@@ -156,22 +156,26 @@ def test_stop_strings_are_lines() -> None:
 
 
 class Letters:
-    """One letter a token."""
+    """One letter a token; 0 is a special token, and 128 and above are bytes."""
 
     def decode(self, ids: list[int], **_: Any) -> str:
-        return "".join(map(chr, ids))
+        return bytes(filter(None, ids)).decode(errors="replace")
 
 
-def test_a_stop_string_is_found_over_the_border_of_rounds() -> None:
+@pytest.mark.parametrize("between", ["", "\0", "\0" * 40])
+def test_a_stop_string_is_found_over_the_border_of_rounds(between: str) -> None:
+    """Whatever its tokens are cut into, and however many special tokens are between them."""
     cut = StopStrings(Letters(), ("END", "é!"))
 
     def ids(text: str) -> list[int]:
-        return list(map(ord, text))
+        return list(text.encode())
 
     assert cut(ids("one two"), ids(" three")) is None
     assert cut(ids("one E"), ids("ND two")) == 2
     assert cut(ids("one EN"), ids("D")) == 1
-    assert cut(ids("one"), ids("é!END")) == 2, "the first that stands there"
+    assert cut(ids(f"one E{between}N{between}"), ids(f"{between}D")) == len(between) + 1
+    assert cut(ids("é€é")[:-1], [*ids("é")[1:], *ids(f"{between}!")]) == len(between) + 2
+    assert cut(ids("one"), ids("é!END")) == 3, "the first that stands there"
 
 
 class Spelled:
