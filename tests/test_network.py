@@ -33,8 +33,9 @@ from specdiff_core.models.cache import BLOCK, BORDERS, parts_of
 from specdiff_core.models.causal import load_causal, load_stock, unsupported
 from specdiff_core.models.device import cpu_threads
 from specdiff_core.models.files import EMBEDDING, SCALE, shrink, tensor_names
-from specdiff_core.models.kernels import PACKED, PLAIN, Product, computes_bf16, kernel
+from specdiff_core.models.kernels import PACKED, PLAIN, Product, kernel
 from specdiff_core.models.network import CausalLM
+from specdiff_core.models.processor import computes_bf16
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.events import RunStarted
