@@ -190,6 +190,19 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 
 @documents
+def test_every_file_and_symbol_that_it_names_exists(document: Path) -> None:
+    """Written as `file` or `file: symbol`, below the repository or a folder of the map."""
+    folders = [ROOT / folder for folder in ("", "specdiff_core", "app", "app/static")]
+    named = re.findall(r"`([\w.-]+/[\w./-]+\.(?:py|js|css|diff|json|md))(?:: ([\w.]+))?`", prose(document))
+    for name, symbol in named:
+        files = [folder / name for folder in folders if (folder / name).is_file()]
+        assert files or "NAME" in name, name
+        for part in filter(None, symbol.split(".")):
+            defined = rf"^ *(export |async )*(def |class |function |const )?{part}\b *[(:={{]"
+            assert re.search(defined, files[0].read_text("utf-8"), re.MULTILINE), f"{name}: {symbol}"
+
+
+@documents
 def test_every_command_is_one(document: Path) -> None:
     parser = build_parser()
     for block in re.findall(r"```sh\n(.*?)```", document.read_text("utf-8"), re.DOTALL):
