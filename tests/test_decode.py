@@ -113,6 +113,11 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
     assert [event.sources for event in events if isinstance(event, Committed)] == [("draft",) * 4]
 
 
+def test_a_stop_string_behind_the_end_of_the_text_does_not_count() -> None:
+    ending = Ending([END], lambda text, fresh: list(fresh).index(7) + 1 if 7 in fresh else None)
+    assert ending.of([], (5, END, 7)) == (2, "end_of_text") and ending.of([], (5, 7, END)) == (2, "stop_string")
+
+
 @pytest.mark.parametrize("gamma", [1, 6])
 def test_a_full_context_is_a_clear_stop(gamma: int) -> None:
     target = FakeTarget(context=20)

@@ -410,7 +410,7 @@ def test_a_bare_draft_is_that_of_a_later_round(engine: Engine, monkeypatch: pyte
             self.unread += len(ids)
 
         def draft(self, context: Context) -> Any:
-            read[0] += self.unread + context.gamma
+            read[0] += self.unread + context.gamma * context.steps
             self.unread = 0
             yield from ()
             return Draft.empty()
@@ -421,6 +421,7 @@ def test_a_bare_draft_is_that_of_a_later_round(engine: Engine, monkeypatch: pyte
     times = PassTimes(engine, "block", (1, 4))
     assert len(list(times.rounds("Once upon a time", 2))) == 2
     assert times.costs.draft == {1: 2, 4: 5}, "one token, and the window"
+    assert times.costs.again == {1: 2, 4: 4} and times.costs.drafting(4, 3) == 13
 
 
 def test_expected_tokens() -> None:
