@@ -71,6 +71,8 @@ def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
     assert wide.shape[0] == 32
     assert torch.equal(q([*recent[:11], 1, *recent[12:]], gamma=32), wide)
     assert not torch.equal(q([*recent[:12], 1, *recent[13:]], gamma=32), wide)
+    most = drafter.model.config.model_length
+    assert all(0 < drafter.known(gamma) <= most - gamma for gamma in range(1, drafter.room + 1))
 
 
 @pytest.mark.parametrize(("field", "value"), [
