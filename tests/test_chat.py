@@ -165,14 +165,15 @@ class Letters:
 @pytest.mark.parametrize("between", ["", "\0", "\0" * 40])
 def test_a_stop_string_is_found_over_the_border_of_rounds(between: str) -> None:
     """Whatever its tokens are cut into, and however many special tokens are between them."""
-    cut = StopStrings(Letters(), ("END", "é!"))
+    cut = StopStrings(Letters(), ("END", "é!", "\N{GRINNING FACE}?", "and so it goes on"))
 
     def ids(text: str) -> list[int]:
         return list(text.encode())
 
     assert cut(ids("one two"), ids(" three")) is None
     assert cut(ids("one E"), ids("ND two")) == 2
-    assert cut(ids("one EN"), ids("D")) == 1
+    assert cut(ids("one EN"), ids("D")) == cut(ids("x" * 40 + "and so it goes o"), ids("n")) == 1
+    assert cut(ids("x" * 40 + "\N{GRINNING FACE}"), ids("?")) == 1
     assert cut(ids(f"one E{between}N{between}"), ids(f"{between}D")) == len(between) + 1
     assert cut(ids("é€é")[:-1], [*ids("é")[1:], *ids(f"{between}!")]) == len(between) + 2
     assert cut(ids("one"), ids("é!END")) == 3, "the first that stands there"
