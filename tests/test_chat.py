@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from checkpoints import CPU, save_target, save_tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from specdiff_core import templating
@@ -177,6 +179,17 @@ def test_a_stop_string_is_found_over_the_border_of_rounds(between: str) -> None:
     assert cut(ids(f"one E{between}N{between}"), ids(f"{between}D")) == len(between) + 1
     assert cut(ids("é€é")[:-1], [*ids("é")[1:], *ids(f"{between}!")]) == len(between) + 2
     assert cut(ids("one"), ids("é!END")) == 3, "the first that stands there"
+
+
+@given(st.lists(st.sampled_from(["E\0\0\0\0N", "D", "\0\0\0\0\0", "é", "!"]), max_size=20), st.integers(1, 7))
+def test_rounds_end_where_single_tokens_do(parts: list[str], size: int) -> None:
+    cut, ids = StopStrings(Letters(), ("END", "é!E")), list("".join(parts).encode())
+
+    def end(size: int) -> int | None:
+        counts = ((start, cut(ids[:start], ids[start : start + size])) for start in range(0, len(ids), size))
+        return next((start + count for start, count in counts if count is not None), None)
+
+    assert end(size) == end(1) == end(len(ids) or 1)
 
 
 class Spelled:
