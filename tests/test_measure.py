@@ -23,7 +23,7 @@ from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt, own_prompts
 from specdiff_core.measure.race import interleave, race, race_repeatedly
 from specdiff_core.measure.runner import plan, sweep, weights_digest
-from specdiff_core.measure.statistics import FEW, chi_squared, costs, interval, mean_interval, student
+from specdiff_core.measure.statistics import FEW, chi_squared, costs, interval, mean_interval, shares, student
 from specdiff_core.measure.store import RowLog, Rows, RunRow, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
@@ -144,8 +144,11 @@ def test_an_interval_counts_tokens_is_seeded_and_holds_the_value() -> None:
     found = interval(slow, fast, {"all": list(slow)})
     assert found == interval(slow, fast, {"all": list(slow)})
     assert found["mean"].low < found["mean"].value < found["mean"].high
-    few = interval(slow, fast, {"many": list(slow)[:FEW], "few": list(slow)[-2:]})
-    assert {one.by for one in found.values()} == {"bootstrap"} and {one.by for one in few.values()} == {"student"}
+    few, enough = (interval(slow, fast, {"many": list(slow), "few": list(slow)[:count]}) for count in (2, FEW))
+    assert {one.by for one in few.values()} == {"student"} and {one.by for one in enough.values()} == {"bootstrap"}
+    assert mean_interval([1.0, 3.0]).value == 2
+    none = shares({"a": (5.0, 0), "b": (5.0, 3)}, {"all": ["a", "b"]})["all"]
+    assert (none.low, none.value, none.high) == pytest.approx((none.low, 0.3, 0.6 - none.low)), "0 has no logarithm"
     assert found["mean"].value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
 
 
