@@ -154,18 +154,21 @@ def trace_file(request: Request) -> Response:
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:
     """The handler of ``/rooms/ROOM/QUESTION``: how many chose each option, of how many pages, and which question the
-    projector shows. A GET with ``voter`` joins, a POST with ``voter`` and ``option`` adds a choice, a PUT opens the
-    room and shows the question (``revealed``: with its answer), a DELETE closes it. The status is 404 if the room isn't
-    open."""
+    projector shows. A GET with ``voter`` joins, a POST with ``voter`` and ``option`` adds a choice. With the ``key`` of
+    the page that opened the room, a PUT shows the question (``revealed``: with its answer), a DELETE closes it. The
+    status is 403 with another key, 404 if the room isn't open."""
 
     def answer(request: Request) -> Response:
         room, question = request.path_params["room"], request.path_params["question"]
         query = request.query_params
-        option, voter = query.get("option", ""), query.get("voter", "")
+        option, voter, key = (query.get(name, "") for name in ("option", "voter", "key"))
+        ours = True
         if request.method == "PUT":
-            rooms.open(room, question, "revealed" in query)
+            ours = rooms.open(room, question, key, "revealed" in query)
         elif request.method == "DELETE":
-            rooms.close(room)
+            ours = rooms.close(room, key)
+        if not ours:
+            return PlainTextResponse("Only the page that opened this room can do that.", 403)
         rooms.join(room, voter)
         counted = request.method != "POST" or (
             option.isdecimal() and len(option) < 3 and rooms.guess(room, question, voter, int(option))

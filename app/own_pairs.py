@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import threading
 from fnmatch import fnmatchcase
 
 from specdiff_core.models.folders import is_local
 from specdiff_core.models.own_pairs import OWN, named, register_pair
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.published import FILES
 
 ALLOWED = "SPECDIFF_OWN_PAIRS"
 """Environment variable: patterns of hub repositories and folders that visitors may load, separated
 by commas (``Qwen/*, /models/*``); empty: none."""
+_LOOKUP = threading.Lock()
 _served = {"public": "SPACE_ID" in os.environ}
 
 
@@ -75,4 +78,13 @@ def check(name: str) -> None:
                 field="pair",
                 hint=f"Its operator can allow it: {ALLOWED}={source!r}. Or run the lab yourself.",
             )
-    register_pair(name)
+    if name in OWN_PAIRS:
+        return
+    # The hub may take long to answer, and link after link would take a thread of the server.
+    if not _LOOKUP.acquire(blocking=not is_public()):
+        hint = "Try again in a few seconds."
+        raise ConfigError("This server is looking up another pair.", field="pair", hint=hint)
+    try:
+        register_pair(name)
+    finally:
+        _LOOKUP.release()

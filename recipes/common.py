@@ -41,7 +41,7 @@ from specdiff_core.schema.pairs import ASSETS, EMBEDDED
 from specdiff_core.train.cards import OTHER_CREDITS, ModelCard, training_of, write_card
 from specdiff_core.train.curve import METRICS, last_scores
 from specdiff_core.train.drafter import SCORE, decode_greedily, tau_by_flavour
-from specdiff_core.train.trainer import Trainer, read_checkpoint
+from specdiff_core.train.trainer import Trainer, log, read_checkpoint
 
 SHIPPED = ASSETS / "embedded"
 """Where the parts of the embedded pair are, and where new ones go by default."""
@@ -182,6 +182,7 @@ class Session:
             trainer.restore(state)
         else:
             (self.run / METRICS).unlink(missing_ok=True)
+        log(self.run, {"kind": "begun", "command": command(sys.argv[1:], f"recipes/{Path(sys.argv[0]).name}")})
 
         def report() -> None:
             model.eval()
@@ -211,9 +212,8 @@ class Session:
     def card(self, model: nn.Module, summary: str, **facts: Any) -> Path:
         """Write the card of the exported ``model``; this project's credits are for its text."""
         millions, corpus = sum(p.numel() for p in model.parameters()) / 1e6, self.text.corpus.fingerprint()
-        words = command(sys.argv[1:], f"recipes/{Path(sys.argv[0]).name}")
-        record: Any = {"corpus": corpus, "seed": self.settings.seed, "command": words}
-        history = (*self._earlier, training_of(self.run, self._facts, self.device, **record))
+        record = training_of(self.run, self._facts, self.device, corpus=corpus, seed=self.settings.seed)
+        history = (*self._earlier, record)
         ours = all(training.corpus == OWN_CORPUS for training in history)
         family, notice, credits = (FAMILY, NOTICE, CREDITS) if ours else ("Own", "", OTHER_CREDITS)
         name = f"{family}-{self.kind}-{millions:.1f}M"

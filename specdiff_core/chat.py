@@ -57,16 +57,22 @@ class StopStrings:
 
     def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
         self._tokenizer, self._stops = tokenizer, tuple(stops)
-        self._reach = max(len(stop.encode()) for stop in stops)  # tokens of a string, at most
+        # A character that is cut at either end becomes up to three.
+        self._reach = max(map(len, stops)) + 6
 
     def __call__(self, written: Sequence[int], fresh: Sequence[int]) -> int | None:
         """How many ``fresh`` tokens behind those ``written`` complete a stop string, or None."""
-        tail = list(written[len(written) - min(self._reach, len(written)) :])
+        size = self._reach
+        while size < len(written) and len(self._text(written[-size:])) < self._reach:
+            size *= 2  # special tokens have no text
+        tail = written[-size:]
         if not self._holds([*tail, *fresh]):
             return None
         return next(count for count in range(1, len(fresh) + 1) if self._holds([*tail, *fresh[:count]]))
 
     def _holds(self, ids: Sequence[int]) -> bool:
         """Whether the text of ``ids`` contains a stop string."""
-        text = str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
-        return any(stop in text for stop in self._stops)
+        return any(stop in self._text(ids) for stop in self._stops)
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))

@@ -253,7 +253,7 @@ class Engine:
         spec, placement = self.pair.spec, self.pair.placement
         draft = spec.drafter(config.drafter)
         tree = config.tree_nodes or config.num_drafts > 1  # in another order sums round differently
-        exact = "biased" if not config.rule.lossless else "rounding" if tree else self.target.exactness(stopped)
+        exact = "biased" if not config.lossless else "rounding" if tree else self.target.exactness(stopped)
         return RunStarted(
             config=config.to_dict(),
             prompt=prompt,
@@ -265,7 +265,7 @@ class Engine:
             threads=torch.get_num_threads(),
             versions=versions("torch", "transformers", "tokenizers"),
             grain=clock.grain,
-            lossless=config.rule.lossless,
+            lossless=config.lossless,
             exactness=exact,
             network="; ".join(filter(None, (self.pair.network, self.pair.mismatch(draft.name)))),
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -48,7 +48,7 @@ def test_presets_are_valid_and_complete(preset: Preset) -> None:
     values = controls.preset_values(preset)
     assert set(values) == set(DEFAULTS) - {"pair", "seed", "max_new_tokens"}
     config = controls.check_settings(values)
-    assert config.rule.lossless != ("not lossless" in preset.label)
+    assert config.lossless != ("not lossless" in preset.label)
 
 
 @pytest.mark.parametrize("pair", EXAMPLES)

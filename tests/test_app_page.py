@@ -348,23 +348,29 @@ def test_the_code_of_a_link_leads_to_this_page_only() -> None:
     assert {client.get("/qr", params={"link": bad}).status_code for bad in refused} == {400}
 
 
+KEY = "0" * 12
+"""Of the projector of a room."""
+
+
 def test_a_room_counts_each_page_once_for_a_question() -> None:
-    count = launch.counting(kept := Rooms())
-    client = TestClient(Starlette(routes=[Route("/rooms/{room}/{question}", count, methods=["GET", "POST", "PUT"])]))
-    room, (one, other) = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12)
+    count, methods = launch.counting(Rooms()), ["GET", "POST", "PUT", "DELETE"]
+    client = TestClient(Starlette(routes=[Route("/rooms/{room}/{question}", count, methods=methods)]))
+    room, (one, other), key = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12), f"?key={KEY}"
     assert client.get(room).status_code == client.post(f"{room}?voter={one}&option=0").status_code == 404, "not open"
-    assert client.put("/rooms/zzzzzz/gamma-guess").status_code == 404, "no code of a room"
+    assert client.put(f"/rooms/zzzzzz/gamma-guess{key}").status_code == 404, "no code of a room"
     opened = {"counts": [], "present": 0, "shown": "gamma-guess", "revealed": False}
-    assert client.put(room).json() == opened
+    assert client.put(room + key).json() == opened
     assert client.get(f"{room}?voter={'c' * 12}").json() == opened | {"present": 1}, "it looks, and hasn't voted"
     for voter, option in ((one, 0), (other, 2), (one, 2)):  # the first choice counts
         assert client.post(f"{room}?voter={voter}&option={option}").status_code == 200
-    kept.close("0123456789ab")
+    for method in ("PUT", "DELETE"):  # every page of the room knows its code
+        assert {client.request(method, room + wrong).status_code for wrong in ("", f"?key={one}", "?key=x")} == {403}
+    assert client.delete(room + key).status_code == 404
     assert client.post(f"{room}?voter={one}&option=0").status_code == 404, "it is closed"
     voted = opened | {"counts": [1, 0, 1], "present": 3}
-    assert client.put(room).json() == client.get(room).json() == voted
-    assert client.put(f"{room}?revealed").json() == voted | {"revealed": True}
-    client.put("/rooms/0123456789ab/gamma-watch")
+    assert client.put(room + key).json() == client.get(room).json() == voted
+    assert client.put(f"{room}{key}&revealed").json() == voted | {"revealed": True}
+    client.put(f"/rooms/0123456789ab/gamma-watch{key}")
     shown = {"counts": [], "present": 3, "shown": "gamma-watch", "revealed": False}
     assert client.get("/rooms/0123456789ab/gamma-answer").json() == shown
     for wrong in (f"{room}?voter=Ada&option=1", f"{room}?voter={one}&option=99", f"{room}?voter={one}&option=x"):
@@ -376,7 +382,7 @@ def test_a_page_that_has_left_is_not_present_but_its_vote_counts() -> None:
     kept, room, question = Rooms(clock=lambda: now[0]), "0" * 12, "gamma-guess"
     kept.join(room, "a" * 12)
     assert kept.present(room, question) == 0, "not open"
-    kept.open(room, question)
+    kept.open(room, question, KEY)
     for voter in ("a" * 12, "b" * 12, "Ada"):
         kept.join(room, voter)
     assert kept.guess(room, question, "b" * 12, 0) and kept.present(room, question) == 2
@@ -387,16 +393,20 @@ def test_a_page_that_has_left_is_not_present_but_its_vote_counts() -> None:
     assert kept.present(room, "gamma-answer") <= rooms.VOTERS
 
 
-def test_rooms_are_bounded() -> None:
-    kept = Rooms()
-    for number in range(rooms.ROOMS + 1):
-        kept.open(f"{number:012x}", "gamma-guess")
-        assert kept.guess(f"{number:012x}", "gamma-guess", "a" * 12, 1)
-    assert kept.counts(f"{0:012x}", "gamma-guess") is None and kept.shown(f"{0:012x}") == ("", False)
-    assert kept.counts(f"{1:012x}", "gamma-guess") == [0, 1]
-    kept.open("f" * 12, "gamma-guess")
-    questions = [kept.guess("f" * 12, "q" * (1 + number), "a" * 12, 0) for number in range(rooms.QUESTIONS + 1)]
-    voters = [kept.guess("f" * 12, "q", f"{number:012x}", 0) for number in range(rooms.VOTERS)]
+def test_rooms_are_bounded_and_those_in_use_stay() -> None:
+    now, names = [0.0], [f"{number:012x}" for number in range(rooms.ROOMS + 1)]
+    kept = Rooms(clock=lambda: now[0])
+    for name in names:
+        kept.open(name, "gamma-guess", KEY)
+        assert kept.guess(name, "gamma-guess", "a" * 12, 1) == (name != names[-1])
+    now[0] = rooms.IDLE
+    for name in (*names[1:], "f" * 12):
+        kept.open(name, "gamma-guess", KEY)
+    assert kept.counts(names[0], "gamma-guess") is None and kept.shown(names[0]) == ("", False)
+    assert kept.counts(names[1], "gamma-guess") == [0, 1] and kept.counts("f" * 12, "gamma-guess") is None
+    room = names[-1]
+    questions = [kept.guess(room, "q" * (1 + number), "a" * 12, 0) for number in range(rooms.QUESTIONS + 1)]
+    voters = [kept.guess(room, "q", f"{number:012x}", 0) for number in range(rooms.VOTERS)]
     assert questions == [True] * rooms.QUESTIONS + [False] and voters == [True] * (rooms.VOTERS - 1) + [False]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,7 @@ from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.statistics import student
 from specdiff_core.measure.store import RowLog
-from specdiff_core.measure.ties import difference, ranking
+from specdiff_core.measure.ties import TIES, difference, ranking
 from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
@@ -277,7 +278,7 @@ def test_logits_are_recorded_beside_the_engine_and_not_in_it(engine: Engine) -> 
     assert all(token in (best, 0) for token, best in zip(found.ids, likeliest, strict=True))
 
 
-def test_a_real_difference_is_not_excused(engine: Engine) -> None:
+def test_a_real_difference_is_not_excused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token that the target did not rank first is a bug, however close others are."""
     config = DecodeConfig(drafter="none", rule=Rule.MATCH, temperature=1.0, max_new_tokens=8, seed=2)
     last = final(engine.decode("234", config))
@@ -286,6 +287,7 @@ def test_a_real_difference_is_not_excused(engine: Engine) -> None:
     best = ranking(engine, [*engine.encode("234"), *wrong[:3]], config).topk(2).indices.tolist()
     assert best[0] == wrong[3]
     wrong[3] = next(token for token in range(2, 12) if token not in best)
+    monkeypatch.setitem(TIES, "fp32", math.inf)
     found = difference(engine, "234", wrong, last.ids, config)
     assert found is not None and found.margin > 0
     assert (found.token, found.tie) == (3, False)

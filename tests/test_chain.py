@@ -46,6 +46,17 @@ def test_of_several_drafts_the_first_is_shown_with_its_own_confidence() -> None:
             assert state.confidence()[slot, : tables.size].tolist() == pytest.approx(row.tolist())
 
 
+def test_a_tree_is_shown_along_one_path() -> None:
+    """Each token of the window is the most probable one behind the one before."""
+    for seed in range(5):
+        tables, context = Pairs(seed=seed), context_of((START,), 3, Branches([]), tree_nodes=5)
+        (state,) = denoise(partial(tables.logits, ()), context, mask_id=tables.size, pair_scores=tables.pair_scores(()))
+        before = START
+        for slot, token in enumerate(state.ids.tolist()):
+            assert token == int(tables.behind(slot, before, [tables.size] * 3).argmax())
+            before = token
+
+
 def test_the_tree_holds_the_most_probable_texts_of_the_chain() -> None:
     tables, size, window = Pairs(seed=12), 3, [3, 3]
     draft = denoised(tables, (), Branches([]), tree_nodes=5)

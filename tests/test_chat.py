@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from checkpoints import CPU, save_target, save_tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from specdiff_core import templating
@@ -156,22 +158,38 @@ def test_stop_strings_are_lines() -> None:
 
 
 class Letters:
-    """One letter a token."""
+    """One letter a token; 0 is a special token, and 128 and above are bytes."""
 
     def decode(self, ids: list[int], **_: Any) -> str:
-        return "".join(map(chr, ids))
+        return bytes(filter(None, ids)).decode(errors="replace")
 
 
-def test_a_stop_string_is_found_over_the_border_of_rounds() -> None:
-    cut = StopStrings(Letters(), ("END", "é!"))
+@pytest.mark.parametrize("between", ["", "\0", "\0" * 40])
+def test_a_stop_string_is_found_over_the_border_of_rounds(between: str) -> None:
+    """Whatever its tokens are cut into, and however many special tokens are between them."""
+    cut = StopStrings(Letters(), ("END", "é!", "\N{GRINNING FACE}?", "and so it goes on"))
 
     def ids(text: str) -> list[int]:
-        return list(map(ord, text))
+        return list(text.encode())
 
     assert cut(ids("one two"), ids(" three")) is None
     assert cut(ids("one E"), ids("ND two")) == 2
-    assert cut(ids("one EN"), ids("D")) == 1
-    assert cut(ids("one"), ids("é!END")) == 2, "the first that stands there"
+    assert cut(ids("one EN"), ids("D")) == cut(ids("x" * 40 + "and so it goes o"), ids("n")) == 1
+    assert cut(ids("x" * 40 + "\N{GRINNING FACE}"), ids("?")) == 1
+    assert cut(ids(f"one E{between}N{between}"), ids(f"{between}D")) == len(between) + 1
+    assert cut(ids("é€é")[:-1], [*ids("é")[1:], *ids(f"{between}!")]) == len(between) + 2
+    assert cut(ids("one"), ids("é!END")) == 3, "the first that stands there"
+
+
+@given(st.lists(st.sampled_from(["E\0\0\0\0N", "D", "\0\0\0\0\0", "é", "!"]), max_size=20), st.integers(1, 7))
+def test_rounds_end_where_single_tokens_do(parts: list[str], size: int) -> None:
+    cut, ids = StopStrings(Letters(), ("END", "é!E")), list("".join(parts).encode())
+
+    def end(size: int) -> int | None:
+        counts = ((start, cut(ids[:start], ids[start : start + size])) for start in range(0, len(ids), size))
+        return next((start + count for start, count in counts if count is not None), None)
+
+    assert end(size) == end(1) == end(len(ids) or 1)
 
 
 class Spelled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -112,6 +113,11 @@ def test_end_of_text_inside_an_accepted_run_cuts_the_rest() -> None:
     assert [event.sources for event in events if isinstance(event, Committed)] == [("draft",) * 4]
 
 
+def test_a_stop_string_behind_the_end_of_the_text_does_not_count() -> None:
+    ending = Ending([END], lambda text, fresh: list(fresh).index(7) + 1 if 7 in fresh else None)
+    assert ending.of([], (5, END, 7)) == (2, "end_of_text") and ending.of([], (5, 7, END)) == (2, "stop_string")
+
+
 @pytest.mark.parametrize("gamma", [1, 6])
 def test_a_full_context_is_a_clear_stop(gamma: int) -> None:
     target = FakeTarget(context=20)
@@ -137,6 +143,30 @@ def test_every_rule_that_uses_q_says_that_it_is_missing(rule: Rule) -> None:
     config = DecodeConfig(gamma=1, rule=rule, temperature=1.0, max_new_tokens=6)
     rounds = [event for event in decoded(config, drafter=Copying()) if isinstance(event, Verified) and event.tests]
     assert {bool(event.fallback) for event in rounds} == {rule in USES_Q}
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_several_drafts_say_where_they_are_not_tested_by_the_rule(rule: Rule) -> None:
+    config = DecodeConfig(gamma=4, num_drafts=3, selection="multi_round", rule=rule, temperature=1.0, max_new_tokens=40)
+    rounds = [event for event in decoded(config) if isinstance(event, Verified) and event.scores]
+    assert {test.kind for event in rounds for test in event.tests} == {"tree" if rule is Rule.MATCH else "ratio"}
+    assert {bool(event.fallback) for event in rounds} == {rule in (Rule.BLOCK, Rule.DELTA)}
+
+
+@pytest.mark.parametrize(
+    ("values", "lossless"),
+    [
+        ({"tree_nodes": 12}, True),
+        ({"num_drafts": 3, "selection": "multi_round"}, True),
+        ({"order": RevealOrder.VALUE_CONFIDENCE}, True),
+        ({"steps": 4}, True),
+        ({"steps": 4, "order": RevealOrder.RANDOM}, False),
+    ],
+)
+def test_naive_is_marked_where_it_may_be_biased(values: dict[str, Any], lossless: bool) -> None:
+    config = DecodeConfig(**{"gamma": 4, "steps": 1, "rule": Rule.NAIVE, "temperature": 1.0, **values})
+    rounds = [event for event in decoded(config, target=FakeTarget(context=40)) if isinstance(event, Verified)]
+    assert all(event.lossless for event in rounds) == config.lossless == lossless
 
 
 def test_stop_ends_the_run_before_the_next_pass() -> None:
@@ -206,14 +236,22 @@ def test_only_what_happens_during_its_own_events_counts_as_use(monkeypatch: pyte
     assert len([*unknown.during(events(1.0))]) == 3 and unknown.waited_seconds is None
 
 
-def test_a_broken_drafter_and_broken_weights_are_named() -> None:
+@pytest.mark.parametrize("detail", [True, False])
+def test_a_broken_drafter_and_broken_weights_are_named(detail: bool) -> None:
     class Wrong(VanillaDrafter):
         def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
             yield from ()
             return Draft.point_mass([100], nfe=0)
 
-    with pytest.raises(DraftContractError):
-        decoded(DecodeConfig(), drafter=Wrong())
+    class Wide(VanillaDrafter):
+        def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
+            ids = torch.zeros(context.gamma + 1, dtype=torch.long)
+            yield DenoiseState.single(ids, 0, lambda: torch.ones(1, 12))
+            return Draft.empty()
+
+    for broken in (Wrong(), Wide()):
+        with pytest.raises(DraftContractError):
+            decoded(DecodeConfig(), drafter=broken, detail=detail)
     with pytest.raises(SpecDiffError, match="not numbers"):
         decoded(DecodeConfig(), target=FakeTarget(lambda ids: torch.full((12,), torch.nan)))
 

@@ -117,6 +117,20 @@ main(["explore", "--help"])
     assert "Why is the sky blue?" in python("-c", script, path=ROOT, home=tmp_path)
 
 
+def test_an_installed_drafter_is_there_from_python(tmp_path: Path) -> None:
+    """Whatever is imported first: its module imports the contract, which imports the pairs."""
+    (tmp_path / "plugin.py").write_text(
+        "from specdiff_core.drafters.base import DraftSession\nfrom specdiff_core.schema.pairs import DrafterSpec\n\n"
+        "SPEC = DrafterSpec(name='installed', label='', module='plugin:build')\n"
+    )
+    facts = tmp_path / "plugin-1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+    (facts / "entry_points.txt").write_text("[specdiff.drafters]\ninstalled = plugin:SPEC\n")
+    load = "import specdiff_core as lab; print(lab.load(drafters=['none']).pair.spec.drafter('installed').module)"
+    assert python("-c", load, path=tmp_path, home=tmp_path) == "plugin:build\n"
+
+
 @pytest.mark.slow
 def test_the_drafter_of_the_guide_works_from_an_installed_package(tmp_path: Path) -> None:
     """The guide's two blocks are the whole package: it is decoded, raced, traced, replayed, benched and offered."""
@@ -173,6 +187,19 @@ def test_every_link_leads_somewhere(document: Path) -> None:
         target = document.parent / name if name else document
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@documents
+def test_every_file_and_symbol_that_it_names_exists(document: Path) -> None:
+    """Written as `file` or `file: symbol`, below the repository or a folder of the map."""
+    folders = [ROOT / folder for folder in ("", "specdiff_core", "app", "app/static")]
+    named = re.findall(r"`([\w.-]+/[\w./-]+\.(?:py|js|css|diff|json|md))(?:: ([\w.]+))?`", prose(document))
+    for name, symbol in named:
+        files = [folder / name for folder in folders if (folder / name).is_file()]
+        assert files or "NAME" in name, name
+        for part in filter(None, symbol.split(".")):
+            defined = rf"^ *(export |async )*(def |class |function |const )?{part}\b *[(:={{]"
+            assert re.search(defined, files[0].read_text("utf-8"), re.MULTILINE), f"{name}: {symbol}"
 
 
 @documents

@@ -39,7 +39,9 @@ def test_a_full_context_shortens_the_draft() -> None:
 def test_copies_what_followed_the_longest_ending() -> None:
     assert continuation([1, 2, 3, 9, 1, 2, 3], 2) == [9, 1]
     assert continuation([5, 2, 3, 7, 1, 2, 3, 8, 4, 2, 3], 3) == [8, 4, 2]  # the latest of two
+    assert continuation([2, 3, 9, 1, 3, 7, 2, 3], 1) == [9]  # a shorter ending has a later match
     assert continuation([1, 2, 3, 9, 8, 2, 3], 8) == [9, 8, 2, 3]  # the copy ends with the text
+    assert continuation([1, 2, 3, 4, 9, 2, 3, 4, 8, 1, 2, 3, 4], 1) == [8]  # three tokens are compared
     assert continuation([4, 4], 3) == [4]
     assert continuation([1, 2, 3], 3) == []
     assert continuation([1], 3) == []

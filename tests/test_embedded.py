@@ -215,8 +215,9 @@ def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -
     )  # fmt: skip
     events = list(engine.decode(PROMPTS[number % 20]["prompt"], config))
     assert events[-1].reason in {"length", "end_of_text"}
-    assert all(e.lossless == rule.lossless for e in events if isinstance(e, Verified))
     (header,) = (e for e in events if isinstance(e, RunStarted))
+    assert not header.lossless or all(e.lossless for e in events if isinstance(e, Verified))
+    assert header.lossless or rule is Rule.NAIVE
     assert header.config["gamma"] == min(config.gamma, 16 if config.drafter.startswith("block") else 32)
     assert max(len(e.ids) for e in events if isinstance(e, DraftReady)) <= header.config["gamma"]
 

@@ -4,11 +4,13 @@ The real SmolLM2 is tested where it is in the cache (`./lab test` fetches it).""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import itertools
 import os
 import random
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,9 @@ from specdiff_core.models.causal import load_causal, load_stock
 from specdiff_core.models.device import choose_placement, loading_threads
 from specdiff_core.models.files import StoredRows
 from specdiff_core.models.folders import read_config, resolve
-from specdiff_core.models.kernels import computes_bf16
-from specdiff_core.models.memory import size_of
+from specdiff_core.models.memory import find_machine, refusal, size_of
 from specdiff_core.models.network import vocabulary
+from specdiff_core.models.processor import computes_bf16
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError
 from specdiff_core.schema.events import RunStarted
@@ -395,8 +397,17 @@ def test_a_drafter_for_another_precision_says_so_in_the_header(tmp_path: Path) -
 
 
 def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is that of what it will be loaded in."""
+    known = computes_bf16()
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        assert computes_bf16() == known, "the page has no torch"
     for computes in (True, False):
-        monkeypatch.setattr("specdiff_core.models.device.computes_bf16", lambda computes=computes: computes)
+        for user in ("device", "memory"):
+            monkeypatch.setattr(f"specdiff_core.models.{user}.computes_bf16", lambda computes=computes: computes)
+        machine = dataclasses.replace(find_machine("cpu"), free=800_000_000)
+        assert bool(refusal(SMOLLM2, machine, ["none"])) != computes
+        assert find_machine("cpu", "fp32").dtype_of(SMOLLM2) == machine.dtype_of(EMBEDDED) == "fp32"
         assert choose_placement("cpu", bf16=SMOLLM2.bf16).dtype_name == ("bf16" if computes else "fp32")
         assert choose_placement("cpu", bf16=EMBEDDED.bf16).dtype_name == "fp32"
         assert choose_placement("cpu", "fp32", bf16=True).dtype_name == "fp32"

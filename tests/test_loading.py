@@ -71,6 +71,16 @@ def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
     assert wide.shape[0] == 32
     assert torch.equal(q([*recent[:11], 1, *recent[12:]], gamma=32), wide)
     assert not torch.equal(q([*recent[:12], 1, *recent[13:]], gamma=32), wide)
+    most = drafter.model.config.model_length
+    assert all(0 < drafter.known(gamma) <= most - gamma for gamma in range(1, drafter.room + 1))
+
+
+def test_a_denoiser_reads_what_earlier_steps_revealed(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    drafter, seen = load_pair(pair, CPU).drafters["mdlm"], list[list[int]]()
+    logits, mask = drafter.logits, drafter.mask_id
+    monkeypatch.setattr(drafter, "logits", lambda ids, gamma: seen.append(ids[-gamma:].tolist()) or logits(ids, gamma))
+    ids = first_draft(drafter, [1, 2, 3], 4, steps=2).ids
+    assert seen == [[mask] * 4, [*ids[:2], mask, mask]]
 
 
 @pytest.mark.parametrize(("field", "value"), [

@@ -69,6 +69,8 @@ def test_orders_by_hand() -> None:
     probs = torch.tensor([[0.5, 0.5, 0.0], [0.6, 0.2, 0.2], [0.55, 0.45, 0.0]], dtype=torch.float64)
     sampler = Independent("test", 1)
     assert reveal(RevealOrder.LEFT_TO_RIGHT, probs, [0, 1, 2], 1, sampler) == [0]
+    first = {reveal(RevealOrder.RANDOM, probs, [0, 1, 2], 1, Independent("random", seed))[0] for seed in range(50)}
+    assert first == {0, 1, 2}
     assert reveal(RevealOrder.MAX_PROB, probs, [0, 1, 2], 1, sampler) == [1]
     assert reveal(RevealOrder.MARGIN, probs, [0, 2], 1, sampler) == [2]
     assert reveal(RevealOrder.ENTROPY, probs, [0, 1, 2], 2, sampler) == [0, 2]

@@ -23,7 +23,7 @@ from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt, own_prompts
 from specdiff_core.measure.race import interleave, race, race_repeatedly
 from specdiff_core.measure.runner import plan, sweep, weights_digest
-from specdiff_core.measure.statistics import FEW, chi_squared, interval, mean_interval, student
+from specdiff_core.measure.statistics import FEW, chi_squared, costs, interval, mean_interval, shares, student
 from specdiff_core.measure.store import RowLog, Rows, RunRow, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
@@ -133,15 +133,22 @@ def test_speed_up_by_hand() -> None:
     assert block.tokens_per_second == pytest.approx(30 / 6)
     assert (block.same_text_as_vanilla, block.prompts) == (2, 3)
     assert block.waiting == pytest.approx(0.25)
+    assert sum((one.metrics for one in ROWS), Metrics()).peak_bytes == 7, "the largest, not the sum"
 
 
 def test_an_interval_counts_tokens_is_seeded_and_holds_the_value() -> None:
     assert interval({"a": (10.0, 100)}, {"a": (4.0, 80)}, {"x": ["a"]})["x"].value == pytest.approx(0.1 / 0.05)
+    assert costs([("a", 1.0, 20), ("b", 3.0, 5), ("a", 2.0, 30)]) == {"a": (3.0, 50), "b": (3.0, 5)}, "its repeats"
     slow = {str(i): (4.0 + i % 3, 10) for i in range(20)}
     fast = {str(i): (2.0 + i % 2, 10) for i in range(20)}
     found = interval(slow, fast, {"all": list(slow)})
     assert found == interval(slow, fast, {"all": list(slow)})
     assert found["mean"].low < found["mean"].value < found["mean"].high
+    few, enough = (interval(slow, fast, {"many": list(slow), "few": list(slow)[:count]}) for count in (2, FEW))
+    assert {one.by for one in few.values()} == {"student"} and {one.by for one in enough.values()} == {"bootstrap"}
+    assert mean_interval([1.0, 3.0]).value == 2
+    none = shares({"a": (5.0, 0), "b": (5.0, 3)}, {"all": ["a", "b"]})["all"]
+    assert (none.low, none.value, none.high) == pytest.approx((none.low, 0.3, 0.6 - none.low)), "0 has no logarithm"
     assert found["mean"].value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
 
 

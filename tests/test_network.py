@@ -33,9 +33,10 @@ from specdiff_core.models.cache import BLOCK, BORDERS, parts_of
 from specdiff_core.models.causal import load_causal, load_stock, unsupported
 from specdiff_core.models.device import cpu_threads
 from specdiff_core.models.files import EMBEDDING, SCALE, shrink, tensor_names
-from specdiff_core.models.kernels import PACKED, PLAIN, Product, computes_bf16, kernel
+from specdiff_core.models.kernels import PACKED, PLAIN, Product, kernel
 from specdiff_core.models.network import CausalLM
-from specdiff_core.models.target import Target
+from specdiff_core.models.processor import computes_bf16
+from specdiff_core.models.target import NetworkSession, Target
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.metrics import fold
@@ -274,6 +275,20 @@ def test_what_the_network_cannot_run_goes_to_transformers_with_its_reason() -> N
     assert "variant" in unsupported(GPT2Config(activation_function="relu"), 100)
     assert "64 positions" in unsupported(GPT2Config(n_positions=64), 100)
     assert "a part of each head" in refusal(rope_parameters={"rope_theta": 1e4, "partial_rotary_factor": 0.5})
+
+
+@pytest.mark.parametrize("border", [1, *BORDERS[:2]])
+def test_the_self_test_reads_across_every_border(fp32: Target, monkeypatch: pytest.MonkeyPatch, border: int) -> None:
+    """Wide passes that round differently there are enough, even if their keys and values are the same."""
+    forward = NetworkSession.forward
+
+    def wide(self: NetworkSession, ids: Sequence[int], *others: Any) -> Any:
+        first = self.length
+        logits, outputs = forward(self, ids, *others)
+        return logits + (len(ids) > 8 and first < border < first + len(ids)), outputs
+
+    monkeypatch.setattr(NetworkSession, "forward", wide)
+    assert Target(fp32.model, context=fp32.context).exactness() == "rounding"
 
 
 def test_a_sliding_window_runs_in_transformers_module(tmp_path: Path) -> None:

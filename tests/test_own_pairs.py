@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from app import controls, own_pairs, page
 from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
+from specdiff_core.models import hub
 from specdiff_core.models.own_pairs import KEPT, OWN, find, kind_of, parse, register_pair
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, WeightsError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, find_pair
@@ -167,6 +170,28 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
     own_pairs.served_to("localhost", shared=False)
     monkeypatch.delenv(own_pairs.ALLOWED)
     assert own_pairs.patterns() == ("*",)
+
+
+def test_links_to_a_slow_hub_take_one_thread_of_a_public_host(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_pairs, "_served", {"public": True})
+    monkeypatch.setenv(own_pairs.ALLOWED, "owner/*")
+    asked, answer = threading.Event(), threading.Event()
+
+    def slow(*_: Any, **__: Any) -> Path:
+        asked.set()
+        assert answer.wait(30)
+        return Path(target)
+
+    monkeypatch.setattr(hub, "fetch", slow)
+    first, second = ({"pair": parse({"target": f"owner/{name}"}).name, "drafter": "none"} for name in "ab")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(controls.check_settings, first)
+        assert asked.wait(30)
+        with pytest.raises(ConfigError, match="looking up another pair"):
+            controls.check_settings(second)
+        answer.set()
+        assert waiting.result(30).pair == first["pair"] == controls.check_settings(first).pair
+    assert controls.check_settings(second).pair == second["pair"]
 
 
 def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:

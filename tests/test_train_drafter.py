@@ -25,6 +25,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.measure.prompts import read_prompts
 from specdiff_core.models.dflash import from_folder
 from specdiff_core.models.eagle import load_eagle
+from specdiff_core.models.folders import read_config
 from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.schema.errors import CorpusError, PairUnavailable
 from specdiff_core.schema.history import HISTORY, read_history
@@ -218,6 +219,8 @@ def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_
     assert raced(home, out) > 0 and "embed_tokens.weight" in load_file(out / "model.safetensors")
     head = load_eagle(out)
     assert head.config.architectures == ["LlamaForCausalLMEagle"] and head.config.num_key_value_heads == 2
+    target, ends = read_config(home / "target"), ("bos_token_id", "eos_token_id")
+    assert [getattr(head.config, name) for name in ends] == [target[name] for name in ends]
     assert "EAGLE drafter for target" in (out / "README.md").read_text("utf-8")
 
 
@@ -257,6 +260,9 @@ def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.Ca
     assert settings["hours"] == 0.0012 and settings["words"] == 270 and settings["minutes"] == 0.03
     (run,) = read_history(copy / HISTORY)
     assert run.steps == after["step"]
+    begun, resumed = run.command.splitlines()
+    assert "--hours 0.0008" in begun and resumed.endswith("--resume --hours 0.0012")
+    assert f"`{begun}`\n  `{resumed}`" in (copy / "README.md").read_text("utf-8")
     held_out = (copy / "run" / "held_out.json").read_bytes()
     (home / "more.jsonl").write_text("\n".join((home / "prompts.jsonl").read_text().splitlines()[::-1]))
     assert train(home, copy, "--resume", prompts="more.jsonl") == 0

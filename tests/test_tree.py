@@ -174,10 +174,11 @@ def test_several_drafts_at_temperature_0_differ(selection: Selection) -> None:
     assert all((event.chosen is not None) == (selection is Selection.SELF) for event in verified)
 
 
-def test_a_small_room_makes_a_small_tree() -> None:
+@pytest.mark.parametrize("drafts", [{"tree_nodes": 40}, {"num_drafts": 6}])
+def test_a_small_room_makes_a_small_tree(drafts: dict[str, int]) -> None:
     """Neither the context nor the limit of new tokens is passed, and the text is vanilla's."""
     for context, limit in ((20, 40), (64, 3)):
-        config = DecodeConfig(rule=Rule.MATCH, max_new_tokens=limit, gamma=5, tree_nodes=40)
+        config = DecodeConfig(rule=Rule.MATCH, max_new_tokens=limit, gamma=5, **drafts)
         found = decoded(config, target=FakeTarget(context=context))[-1]
         plain = decoded(config, drafter=VanillaDrafter(), target=FakeTarget(context=context))[-1]
         assert found.ids == plain.ids and found.reason == plain.reason

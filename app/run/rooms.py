@@ -3,78 +3,96 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 
-ROOMS = 64
-"""Rooms that are kept, those used last."""
+ROOMS, IDLE = 64, 900.0
+"""Rooms that are kept. Another one takes the place only of one whose projector hasn't shown a question for so many
+seconds."""
 QUESTIONS, VOTERS, OPTIONS = 32, 400, 10
 PRESENT = 90.0
 """Seconds after its last request in which a page counts as present. Browsers slow the timers of hidden pages."""
-CODE, QUESTION, VOTER = re.compile(r"[0-9a-f]{12}"), re.compile(r"[a-z-]{1,40}"), re.compile(r"[0-9a-f]{12}")
+CODE = VOTER = KEY = re.compile(r"[0-9a-f]{12}")
+QUESTION = re.compile(r"[a-z-]{1,40}")
+
+
+@dataclass
+class _Room:
+    key: str  # of the projector's page
+    shown: tuple[str, bool] = "", False  # the question, and whether its answer is revealed
+    at: float = 0.0  # when it was last shown
+    closed: bool = False
+    votes: dict[str, dict[str, int]] = field(default_factory=dict)  # question -> voter -> option
+    seen: dict[str, float] = field(default_factory=dict)  # voter -> its last request
 
 
 class Rooms:
     """Counts by room and question, of rooms that a projector opened, the question that it shows, and whether it has
-    revealed the answer. A voter is a page, whose first choice counts."""
+    revealed the answer. Only the projector has the key with which it opened the room. A voter is a page, whose first
+    choice counts."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._rooms: OrderedDict[str, dict[str, dict[str, int]]] = OrderedDict()
-        self._shown: dict[str, tuple[str, bool]] = {}
-        self._seen: dict[str, dict[str, float]] = {}  # room -> voter -> its last request
-        self._closed: set[str] = set()
+        self._rooms: dict[str, _Room] = {}
 
-    def open(self, room: str, question: str, revealed: bool = False) -> None:
-        """Open a room, unless it is open, and show a question there, perhaps with its answer; ignores malformed
-        names."""
-        if CODE.fullmatch(room) and QUESTION.fullmatch(question):
-            with self._lock:
-                self._rooms.setdefault(room, {})
-                self._shown[room] = question, revealed
-                self._seen.setdefault(room, {})
-                self._rooms.move_to_end(room)
-                if len(self._rooms) > ROOMS:
-                    last, _ = self._rooms.popitem(last=False)
-                    del self._shown[last], self._seen[last]
-                self._closed &= self._rooms.keys() - {room}
+    def open(self, room: str, question: str, key: str, revealed: bool = False) -> bool:
+        """Open a room, unless it is open, and show a question there, perhaps with its answer; whether ``key`` is the
+        room's. Ignores malformed names, and further rooms where all are in use."""
+        if not (CODE.fullmatch(room) and QUESTION.fullmatch(question) and KEY.fullmatch(key)):
+            return room not in self._rooms
+        with self._lock:
+            if room not in self._rooms and len(self._rooms) >= ROOMS:
+                oldest = min(self._rooms, key=lambda name: self._rooms[name].at)
+                if self._clock() - self._rooms[oldest].at < IDLE:
+                    return True
+                del self._rooms[oldest]
+            kept = self._rooms.setdefault(room, _Room(key))
+            if kept.key != key:
+                return False
+            kept.shown, kept.at, kept.closed = (question, revealed), self._clock(), False
+            return True
 
     def shown(self, room: str) -> tuple[str, bool]:
         """The question that a room's projector shows, and whether its answer is revealed; "" if there is no such
         room."""
-        return self._shown.get(room, ("", False))
+        kept = self._rooms.get(room)
+        return kept.shown if kept else ("", False)
 
     def join(self, room: str, voter: str) -> None:
         """Note that a page is present in an open room; ignores malformed names and pages beyond the limit."""
         with self._lock:
-            seen = None if room in self._closed else self._seen.get(room)
-            if seen is not None and VOTER.fullmatch(voter) and (voter in seen or len(seen) < VOTERS):
-                seen[voter] = self._clock()
+            kept = self._open(room)
+            if kept and VOTER.fullmatch(voter) and (voter in kept.seen or len(kept.seen) < VOTERS):
+                kept.seen[voter] = self._clock()
 
     def present(self, room: str, question: str) -> int:
         """How many pages are present in a room or have answered the question."""
         with self._lock:
-            since = self._clock() - PRESENT
-            seen = {voter for voter, at in self._seen.get(room, {}).items() if at >= since}
-            return len(seen | self._rooms.get(room, {}).get(question, {}).keys())
+            kept, since = self._rooms.get(room), self._clock() - PRESENT
+            if kept is None:
+                return 0
+            return len({voter for voter, at in kept.seen.items() if at >= since} | kept.votes.get(question, {}).keys())
 
-    def close(self, room: str) -> None:
-        """Close a room whose presentation has ended; its counts stay for :meth:`open`."""
+    def close(self, room: str, key: str) -> bool:
+        """Close a room whose presentation has ended, if ``key`` is the room's; its counts stay for :meth:`open`."""
         with self._lock:
-            self._closed |= self._rooms.keys() & {room}
+            kept = self._rooms.get(room)
+            if kept and kept.key == key:
+                kept.closed = True
+            return kept is None or kept.key == key
 
     def guess(self, room: str, question: str, voter: str, option: int) -> bool:
         """Count a choice; whether it could be counted: names have a form, and a room is open and has limits."""
         if not (QUESTION.fullmatch(question) and VOTER.fullmatch(voter) and 0 <= option < OPTIONS):
             return False
         with self._lock:
-            questions = None if room in self._closed else self._rooms.get(room)
-            if questions is None or (question not in questions and len(questions) >= QUESTIONS):
+            kept = self._open(room)
+            if kept is None or (question not in kept.votes and len(kept.votes) >= QUESTIONS):
                 return False
-            voters = questions.setdefault(question, {})
+            voters = kept.votes.setdefault(question, {})
             if voter not in voters and len(voters) >= VOTERS:
                 return False
             voters.setdefault(voter, option)
@@ -83,7 +101,12 @@ class Rooms:
     def counts(self, room: str, question: str) -> list[int] | None:
         """How many chose each option, up to the last chosen one; None if the room isn't open."""
         with self._lock:
-            if room not in self._rooms or room in self._closed:
+            kept = self._open(room)
+            if kept is None:
                 return None
-            chosen = [*self._rooms[room].get(question, {}).values()]
+            chosen = [*kept.votes.get(question, {}).values()]
         return [chosen.count(option) for option in range(1 + max(chosen, default=-1))]
+
+    def _open(self, room: str) -> _Room | None:
+        kept = self._rooms.get(room)
+        return None if kept is None or kept.closed else kept

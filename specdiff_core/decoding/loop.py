@@ -178,10 +178,11 @@ def _draft(
                 draft.check(context.gamma, vocab_size, context.tree_nodes)
                 draft = draft.truncated(ending.ids)
         spans.append(timer.span)
-        if drafting is not None and detail:
+        if drafting is not None:
             with clock.off():
                 state.check(context.gamma)
-                yield step_event(round, len(spans) - 1, state, timer.span)
+                if detail:
+                    yield step_event(round, len(spans) - 1, state, timer.span)
     if drafting is not None:  # stopped: nothing was drafted, but its passes were made
         draft = dataclasses.replace(draft, nfe=len(spans))
     started = spans[0].start if spans else clock.now()

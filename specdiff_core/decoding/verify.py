@@ -27,6 +27,7 @@ Decision = tuple[Verdict, Tensor]
 SELECTED = "A selected draft no longer follows q: its tokens are tested as point masses."
 WALKED = "The nodes of a tree are alternatives: the target's own draws walk it."
 NO_PROBS = "The drafter gives no probabilities: its tokens are tested as point masses."
+IN_ROUNDS = "Multi-round selection tests the drafts one after the other with p/q, whatever the rule."
 USES_Q = (Rule.RATIO, Rule.BLOCK, Rule.NAIVE)
 """Rules that test with p/q, and as a point mass where q is not known."""
 CHOSEN_BY_VALUE = "Positions were chosen by their drawn values: p/q would be biased, so every token is a point mass."
@@ -60,7 +61,7 @@ def verify(
         if selection is Selection.SELF:
             verdict, dist = _select(draft, scores, target_probs, rule, sampler, positions)
         elif selection is Selection.MULTI_ROUND and rule is not Rule.MATCH:
-            verdict, dist = _multi_round(draft, target_probs, sampler, positions)
+            verdict, dist = _multi_round(draft, target_probs, rule, sampler, positions)
         else:
             verdict, dist = _walk(draft, target_probs, rule, sampler, positions)
         return replace(verdict, scores=tuple(map(rounded, scores))), dist
@@ -89,8 +90,8 @@ def _accept(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, po
             source = "residual"
             break
     path = range(sum(test.accepted for test in tests))
-    fallback, lossless = _fallback(draft, rule), rule.lossless
-    return _decided(tests, path, dist, source, sampler, positions, fallback=fallback, lossless=lossless)
+    lossless = rule.lossless or draft.probs is None or all(draft.exact_q)
+    return _decided(tests, path, dist, source, sampler, positions, fallback=_fallback(draft, rule), lossless=lossless)
 
 
 def _accept_block(
@@ -169,7 +170,9 @@ def _select(
     return replace(verdict, path=path, fallback=fallback, chosen=chosen), dist
 
 
-def _multi_round(draft: Draft, target_probs: Tensor, sampler: Sampler, positions: Sequence[int]) -> Decision:
+def _multi_round(
+    draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
+) -> Decision:
     """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth, test the
     drafts that agree with the path so far in the order in which they were drawn; after each
     rejection p becomes norm((p − q)₊)."""
@@ -196,7 +199,8 @@ def _multi_round(draft: Draft, target_probs: Tensor, sampler: Sampler, positions
         alive = [branch for branch in alive if branch[len(path)] == next_node]
         path.append(next_node)
         dist, source = target_probs[next_node + 1], "bonus"
-    return _decided(tests, path, dist, source, sampler, positions)
+    fallback = IN_ROUNDS if rule in (Rule.BLOCK, Rule.DELTA) else ""
+    return _decided(tests, path, dist, source, sampler, positions, fallback=fallback)
 
 
 def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:

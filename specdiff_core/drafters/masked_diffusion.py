@@ -48,7 +48,6 @@ class MaskedDiffusionDrafter(Stateless):
 
     def __post_init__(self) -> None:
         self.mask_id = self.model.config.mask_id
-        self.view = min(self.view, self.model.config.model_length)
         self.device = self.model.device
         self._never = (*self.forbidden, *self.unshared)
         self._unsupported = frozenset(self.unshared) | frozenset(range(self.model.config.vocab_size, self.vocab_size))

@@ -24,7 +24,7 @@ class PassCosts(NamedTuple):
     """Seconds of bare passes, medians."""
 
     target: dict[int, float]  # rows -> a target pass over them
-    draft: dict[int, float]  # γ -> the drafter's first pass of a round, sampling included
+    draft: dict[int, float]  # γ -> the drafter's first pass of a later round, sampling included
     again: dict[int, float]  # γ -> each further pass
     context: int  # tokens before them
 
@@ -91,8 +91,12 @@ class PassTimes:
 
         def draft(gamma: int, steps: int) -> tuple[tuple[int, int], float]:  # γ and T as drafted, seconds
             session = self._drafter.start()  # some sessions need the result of one draft before the next
-            session.observe(ids[:-1], features)
-            shared = {"order": base.order, "sampling": base.draft_sampling, "sampler": sampler}
+            shared: Any = {"order": base.order, "sampling": base.draft_sampling, "sampler": sampler}
+            session.observe(ids[:-2], None if features is None else features[:-1])
+            context = Context.within(session.room, ids=ids[:-1], gamma=1, **shared)
+            if context.gamma:  # untimed: it reads the whole text, as only a run's first draft does
+                run_to_end(session.draft(context))
+            session.observe(ids[-2:-1], None if features is None else features[-1:])
             context = Context.within(session.room, ids=ids, gamma=gamma, steps=steps, **shared)
             clock.start()
             run_to_end(session.draft(context))

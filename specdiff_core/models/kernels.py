@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdiff_core.models.processor import computes_bf16
+
 OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
 """Operators of ``torch.ops.mkldnn`` that pack a matrix and multiply with it; not a stable API."""
 LONG = 1024  # numbers in a row up to which oneDNN sums one row as it sums many
@@ -30,11 +32,6 @@ def kernel(device: torch.device, dtype: torch.dtype) -> str:
     if packable and dtype == torch.bfloat16:
         packable = computes_bf16()
     return PACKED if packable and dtype in (torch.float32, torch.bfloat16) else PLAIN
-
-
-def computes_bf16() -> bool:
-    """Whether this processor multiplies bf16 itself."""
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def multiplies_bf16(device: torch.device) -> bool:

@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from specdiff_core.models.folders import cached, read_config, read_gguf, weight_files
+from specdiff_core.models.processor import computes_bf16
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PAIRS, PairSpec
 from specdiff_core.schema.published import Model
@@ -36,6 +37,11 @@ class Machine:
     dtype: str  # "fp32" or "bf16"
     free: int  # bytes, of the device
     beside: int = 0  # further bytes that accelerate could use: other devices, main memory
+    bf16: bool = False  # whether pairs that prefer bf16 on a CPU get it
+
+    def dtype_of(self, pair: PairSpec) -> str:
+        """The dtype that ``models/device.py`` would choose for ``pair``."""
+        return "bf16" if self.bf16 and pair.bf16 else self.dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +65,8 @@ def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
     memory = int(psutil.virtual_memory().available)
     gpus = [] if device == "cpu" else _cuda()
     if not gpus:
-        return Machine(device="cpu", dtype="fp32" if dtype == "auto" else dtype, free=memory)
+        auto = dtype == "auto"
+        return Machine(device="cpu", dtype="fp32" if auto else dtype, free=memory, bf16=auto and computes_bf16())
     (free, bf16), *other_gpus = gpus
     if dtype == "auto":
         dtype = "bf16" if bf16 else "fp32"
@@ -86,6 +93,7 @@ def _cuda() -> list[tuple[int, bool]]:
 
 def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = None) -> Need:
     """What ``pair`` needs with ``drafters`` (all by default). Unknown sizes count as 0."""
+    machine = replace(machine, dtype=machine.dtype_of(pair))
     names = None if drafters is None else set(drafters)
     specs = [spec for spec in pair.drafters if spec.source and (names is None or spec.name in names)]
     target = size_of(pair.target, pair.revision, pair.published)
@@ -105,6 +113,7 @@ def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = No
 def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
     """Why ``pair`` with ``drafters`` does not fit, and what would; empty if it fits, possibly
     spread over several devices and main memory."""
+    machine = replace(machine, dtype=machine.dtype_of(pair))
     need = needed(pair, machine, drafters)
     if need.total - need.weights <= machine.free and need.total <= machine.free + machine.beside:
         return ""

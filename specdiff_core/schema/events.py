@@ -83,8 +83,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     chosen: Int | None = None  # the draft that the target selected by S
     extra: Int  # the token that the target adds
     source: str  # residual, bonus, or target (after a mismatch, in match and trees)
-    fallback: str = ""  # why a stricter test than the rule's was used; empty if it was not
-    lossless: bool = True
+    fallback: str = ""  # why another test than the rule's was used; empty if it was not
+    lossless: bool = True  # whether the tests of this round are exact
 
 
 EXACTNESS = {
@@ -136,7 +136,7 @@ class RunStarted(Struct, frozen=True, kw_only=True, tag=True, tag_field="kind"):
     threads: Int
     versions: dict[str, str]
     grain: str  # how finely the clock synchronised: step or total; chunk of a server's stream
-    lossless: bool  # whether the rule is lossless
+    lossless: bool  # whether the tests of every round are exact
     exactness: str = ""  # a key of EXACTNESS; "" if unknown
     network: str = ""  # what ran the target: the network, and how it multiplies
     server: str = ""  # the attached server that ran it, if one did

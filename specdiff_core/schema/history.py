@@ -33,7 +33,7 @@ class Training:
     commit: str
     corpus: str  # fingerprint
     seed: int
-    command: str
+    command: str  # and those that resumed it, each on a line
     curve: Curve = ()  # older files have none
 
 

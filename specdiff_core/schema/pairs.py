@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -258,10 +259,38 @@ def _family(name: str, family: Family) -> Iterator[PairSpec]:
         )
 
 
-PAIRS: dict[str, PairSpec] = {
-    pair.name: pair
-    for pair in (EMBEDDED, SMOLLM2, *(pair for name, family in FAMILIES.items() for pair in _family(name, family)))
-}
+class _Pairs(MutableMapping[str, PairSpec]):
+    """Pairs by name, with the drafters of installed packages from the first look on. Not from the import on:
+    such a package imports the drafting contract, which imports this module."""
+
+    def __init__(self, *pairs: PairSpec) -> None:
+        self._pairs = {pair.name: pair for pair in pairs}
+        self._lock, self._registered = threading.RLock(), False
+
+    def _all(self) -> dict[str, PairSpec]:
+        with self._lock:
+            if not self._registered:
+                self._registered = True  # before, because registering looks
+                _register_installed()
+        return self._pairs
+
+    def __getitem__(self, name: str) -> PairSpec:
+        return self._all()[name]
+
+    def __setitem__(self, name: str, pair: PairSpec) -> None:
+        self._all()[name] = pair
+
+    def __delitem__(self, name: str) -> None:
+        del self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+PAIRS = _Pairs(EMBEDDED, SMOLLM2, *(pair for name, family in FAMILIES.items() for pair in _family(name, family)))
 
 OWN_PAIRS: dict[str, PairSpec] = {}
 """Registered pairs of your own, by name (``models/own_pairs.py``)."""
@@ -315,6 +344,3 @@ def _register_installed() -> None:
             register_drafter(spec, pairs)
         except Exception as error:  # a broken package must not break the others
             logger.warning("the installed drafter %r was left out: %s", entry.name, error)
-
-
-_register_installed()

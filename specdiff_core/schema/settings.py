@@ -188,6 +188,13 @@ class DecodeConfig:
         return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p)
 
     @property
+    def lossless(self) -> bool:
+        """Whether the text provably has the target's distribution: by its rule, or because ``naive`` has no position
+        here that is revealed before one to its left (trees and several drafts come from one step)."""
+        single = self.num_drafts == 1 and not self.tree_nodes
+        return self.rule.lossless or not single or self.steps == 1 or self.order is RevealOrder.LEFT_TO_RIGHT
+
+    @property
     def stops(self) -> tuple[str, ...]:
         """The strings before which the text ends."""
         return tuple(line.replace("\\n", "\n") for line in self.stop.splitlines() if line)

@@ -10,7 +10,7 @@ import torch
 
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.history import HISTORY, Training, write_history
-from specdiff_core.train.curve import curve_of, totals
+from specdiff_core.train.curve import commands_of, curve_of, totals
 
 OTHER_CREDITS = "Trained on a corpus of your own. Name its sources and licences before sharing."
 
@@ -29,9 +29,7 @@ class ModelCard:
     tags: tuple[str, ...] = ()
 
 
-def training_of(
-    run: Path, facts: Provenance, device: torch.device, *, corpus: str, seed: int, command: str
-) -> Training:
+def training_of(run: Path, facts: Provenance, device: torch.device, *, corpus: str, seed: int) -> Training:
     """The record of the run in a folder; ``facts`` are those of when it began."""
     steps, tokens, seconds = totals(run)
     return Training(
@@ -42,7 +40,7 @@ def training_of(
         commit=facts["commit"] + (" with local changes" if facts["dirty"] else ""),
         corpus=corpus,
         seed=seed,
-        command=command,
+        command="\n".join(commands_of(run)),
         curve=curve_of(run),
     )
 
@@ -54,7 +52,7 @@ def render_card(card: ModelCard) -> str:
     runs = "\n".join(
         f"- {run.steps:,} steps, {run.tokens:,} tokens, {run.seconds / 60:.0f} minutes of training "
         f"on {run.hardware}; seed {run.seed}, corpus fingerprint `{run.corpus}`, commit "
-        f"`{run.commit}`:\n  `{run.command}`"
+        f"`{run.commit}`:" + "".join(f"\n  `{line}`" for line in run.command.splitlines())
         for run in card.history
     )
     table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())

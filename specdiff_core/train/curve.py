@@ -24,6 +24,11 @@ def read_metrics(run: Path) -> Iterator[dict[str, Any]]:
             continue
 
 
+def commands_of(run: Path) -> list[str]:
+    """The commands that began and resumed a run, each once, in order."""
+    return list(dict.fromkeys(event["command"] for event in read_metrics(run) if event["kind"] == "begun"))
+
+
 def totals(run: Path) -> tuple[int, int, float]:
     """Steps, tokens and seconds up to the last checkpoint: what came after it was lost."""
     saved: dict[str, Any] = {"step": 0, "tokens": 0, "seconds": 0.0}

@@ -172,6 +172,7 @@ class DrafterTraining:
         for name, content in (("settings", self.settings), ("held_out", self.held_out)):
             encoded = msgspec.json.format(msgspec.json.encode(content), indent=2)
             (self.run / f"{name}.json").write_bytes(encoded + b"\n")
+        yield log(self.run, {"kind": "begun", "command": command(self.argv)})
         if self.settings.answering:
             yield from self._answer()
         if not self.stopped():
@@ -335,8 +336,7 @@ class DrafterTraining:
             f"({answers.tokens:,} tokens) in {pair.placement.dtype_name}, at temperatures "
             f"{', '.join(f'{temperature:g}' for temperature in settings.temperatures)}."
         )
-        words = command(self.argv)
-        facts: Any = {"corpus": self._corpus, "seed": settings.seed, "command": words}
+        facts: Any = {"corpus": self._corpus, "seed": settings.seed}
         parameters = sum(parameter.numel() for parameter in learner.model.parameters()) / 1e6
         return ModelCard(
             name=f"{KINDS[settings.kind]} drafter for {Path(pair.spec.target).name}",

@@ -566,7 +566,9 @@ def new_masked(released: dict[str, Any], cut: Mapping[str, Tensor], *, seed: int
 
 def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
     """An untrained EAGLE head for a target with this config, which repeats its feature at first."""
-    config = LlamaConfig(**sizes_of(target), num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    ends: Any = {name: getattr(target, name, None) for name in names}  # otherwise those of Llama 1
+    config = LlamaConfig(**sizes_of(target), **ends, num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
     head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in head.parameters():

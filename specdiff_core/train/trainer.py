@@ -18,7 +18,7 @@ from specdiff_core.train.curve import METRICS
 from specdiff_core.train.muon import Muon
 
 LogLine = dict[str, Any]
-"""A line of a run's log: its ``kind`` (answers, step, measured, saved) and facts."""
+"""A line of a run's log: its ``kind`` (begun, answers, step, measured, saved) and facts."""
 
 MATRIX_LR, OTHER_LR = 0.02, 3e-3
 """Usual peak learning rates: Muon's, for hidden matrices; AdamW's, for embeddings, heads, norms."""

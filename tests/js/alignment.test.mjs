@@ -69,6 +69,17 @@ test('after one prompt, of one target, token stands below token', () => {
   assert.match(said(a, a), /Both wrote the same 3 tokens/);
 });
 
+test('drawn texts must be equal only under match with one seed', () => {
+  const drawn = (rule, seed) =>
+    run('P', ['a'], { config: { temperature: 1, max_new_tokens: 9, rule, seed } });
+  const must = (a, b) => answerOf({ a, b }).facts.must_be_equal;
+  const [match, other, ratio] = [drawn('match', 1), drawn('match', 2), drawn('ratio', 1)];
+  const found = [[match, match], [match, other], [match, ratio], [ratio, match]].map((pair) =>
+    must(...pair)
+  );
+  assert.deepEqual(found, [true, false, false, false]);
+});
+
 test('tokens of two targets share a column where their words end together', () => {
   const [a, b] = [
     run('P', [' un', 'like', 'ly', ' so', 'x']),

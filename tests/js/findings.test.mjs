@@ -30,7 +30,12 @@ test('a run in numbers: what was counted, and what a pass cost', () => {
   assert.equal(found.tested, tests.length);
   near(found.odds, tests.reduce((sum, { threshold }) => sum + threshold, 0) / tests.length);
   assert.equal(found.parted < 0, vanilla.ids.join() === drafted.ids.join());
-  assert.equal(found.rows, 1 + found.config.gamma);
+  for (const [more, rows] of [[{}, 7], [{ num_drafts: 4 }, 25], [{ tree_nodes: 12 }, 13]]) {
+    const events = trace.lanes.drafted.map((event) =>
+      event.kind === 'RunStarted' ? { ...event, config: { ...event.config, ...more } } : event
+    );
+    assert.equal(runOf(buildLane(events), vanilla, new Set()).rows, rows);
+  }
   assert.ok(found.c > 0 && found.v > 0);
   assert.equal(runOf(drafted, null, new Set()), null);
   const stopped = trace.lanes.drafted.map((event) =>

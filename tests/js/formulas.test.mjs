@@ -96,6 +96,7 @@ test('temperature acts on the recorded probabilities, and the matched one is fou
   near(heated([1, 1, 1], logs, 0.5)[0], 0.36 / 0.46);
   assert.deepEqual(heated([1, 1, 1], logs, 0), [1, 0, 0]);
   near(heated([1, 2], [Math.log(0.5), Math.log(0.25)], 1)[1], 0.5); // a group of two tokens
+  near(heated([1, 2], [Math.log(0.5), Math.log(0.25)], 0.5)[1], 1 / 3);
   const cold = logs.map((one) => one / 0.5); // as if the drafter had been measured at half the temperature
   const places = [{ counts: [1, 1, 1], p: logs, q: cold }];
   const answer = {

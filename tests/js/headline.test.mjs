@@ -243,6 +243,8 @@ test('a slower lane says which of its costs slows it most, and where that shows'
   const rejected = said([2, 0, 0, 0, 0], { draft: 0.5 });
   assert.match(rejected.words, /first drafted token in 4 of 5 rounds/);
   assert.equal(rejected.round, 1, 'the first of them');
+  const close = said([2, 0, 0, 0, 0], { draft: 0.5, score: 3, prefill: 40 }, vanilla(7, 40));
+  assert.match(close.words, /verifying pass/, 'rejections cost 4/3 of 7 s of passes, no prompt');
   assert.match(said([1], { prefill: 40 }, vanilla(2, 40)).words, /prompt takes 9\d %.*2 tokens/);
   assert.notEqual(dear.question, said([1], { prefill: 40 }, vanilla(2, 40)).question);
   assert.equal(whySlow(without(lanes.drafted), lanes.vanilla), null);

@@ -67,6 +67,10 @@ test('other draws: as often accepted as the threshold says, and instead the resi
   const sure = again({ ...what, certain: true }, 0.3, 10000, 3); // a point mass: else p without it
   assert.ok(Math.abs(sure.counts[0] - 7000 * 0.6 / 0.7) < 250);
   assert.equal(sure.counts.reduce((a, b) => a + b), 10000);
+  const walked = { ...what, certain: true, test: { kind: 'tree' }, options: [2] };
+  const found = again(walked, 0.3, 10000, 3); // the target's own draws
+  assert.ok(found.counts.every((count, i) => Math.abs(count - 10000 * rows[i].p) < 250));
+  assert.equal(found.accepted, found.counts[1]);
 });
 
 // A tree: 7 and 8 behind the anchor, 9 behind 7, 10 and 11 behind 8. The target draws 8, then 12, which nobody drafted.

@@ -35,6 +35,9 @@ test('the window holds its round as far as it has come, and the last one is reme
     [1, 0, null, 0],
   );
   assert.ok(begun.last.committed && begun.last.verified);
+  const one = make.round([5], [make.test(0, 5, true)], [5, 6]);
+  const events = [...one, ...make.round([], [], [7], { round: 1 }), make.started(2)];
+  assert.equal(stateAt(buildLane(events), Infinity).last.round, 0, 'of those that drafted');
   const drafted = stateAt(lane, at('DraftReady', 1));
   assert.deepEqual(
     [drafted.window.passes.length, drafted.window.scored, drafted.window.steps],
@@ -90,6 +93,7 @@ test('of many branches the first, the walked, the chosen and the longest are dra
   assert.deepEqual(linesShown(tree, Infinity), Array.from({ length: 13 }, (_, i) => i));
   const long = tree.lines[17];
   assert.deepEqual(linesShown(tree, 2), [0, long]);
+  assert.deepEqual(linesShown(tree, 4), [0, 1, 2, long], 'of equals the first');
   const walked = tree.lines[8];
   assert.deepEqual(linesShown({ ...tree, path: [8] }, 3), [0, walked, long].sort((a, b) => a - b));
   const chosen = tree.lines[5];

@@ -35,8 +35,9 @@ test('every stop of a lane has a name that finds it again', () => {
 test('before the first stop there is no moment, and a link may ask for what is not there', () => {
   assert.equal(momentAt(lane, 0), null);
   const { round } = momentAt(lane, stops[0].n);
-  assert.ok(
-    stopOf(stops, lane, 'drafted', { round, at: 'step99' }) >= 0,
+  assert.equal(
+    stopOf(stops, lane, 'drafted', { round, at: 'step99' }),
+    stops.findLastIndex(({ n }) => lane.events[n - 1].round === round - 1),
     'the last stop of the round',
   );
   assert.equal(stopOf(stops, lane, 'drafted', { round: 9999, at: 'commit' }), -1);

@@ -12,7 +12,7 @@ import { PARTS } from '../state/steps.js';
 /** @import { App } from '../app.js' */
 /** @import { Learn } from '../learn.js' */
 
-const KEPT = 'specdiff-room'; // the code of the shared room, for a reload
+const KEPT = 'specdiff-projector'; // the code of the shared room and its key, for a reload
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/launch.py refuses more
 
@@ -58,7 +58,9 @@ export class Presenter {
     /** @type {'' | 'link' | 'help'} the dialog that is open */
     this.dialog = '';
     const kept = recall(KEPT, 'sessionStorage');
-    this.room = kept || code();
+    const codes = kept || code(12);
+    this.room = codes.slice(0, 12);
+    this.key = codes.slice(12); // whoever has it decides what the room shows
     this.shared = Boolean(kept); // whether the room has the link and may answer
     this.timer = 0;
     const shape = { className: 'sd sd-present-bar', role: 'toolbar', ariaLabel: 'Presenter' };
@@ -98,7 +100,7 @@ export class Presenter {
     const { guide, lesson } = this;
     const { at } = guide;
     if (this.number < 0 || !this.shared) return;
-    const room = await counts(this.room, `${lesson.name}-${PARTS[at]}`, guide.open);
+    const room = await counts(this.room, this.key, `${lesson.name}-${PARTS[at]}`, guide.open);
     if (this.number < 0 || this.lesson !== lesson || guide.at !== at) return;
     const changed = room &&
       (room.counts.join() !== guide.votes?.join() || room.present !== guide.present);
@@ -123,7 +125,7 @@ export class Presenter {
     this.dialog = dialog;
     if (dialog === 'link' && location.protocol !== 'file:' && !this.shared) {
       this.shared = true;
-      keep(KEPT, this.room, 'sessionStorage');
+      keep(KEPT, this.room + this.key, 'sessionStorage');
       this.count();
     }
     this.draw();
@@ -202,7 +204,7 @@ export class Presenter {
   }
 
   leave() {
-    if (this.shared) close(this.room);
+    if (this.shared) close(this.room, this.key);
     this.number = -1;
     this.bar.hidden = true;
     this.guide.room = false;

@@ -65,17 +65,18 @@ export function look(room) {
   );
 }
 
-/** Close the room. */
-export const close = (room) =>
-  fetch(place(room, 'guess'), { method: 'DELETE' }).catch(console.info);
+/** Close the room. @param {string} key with which this page opened it */
+export const close = (room, key) =>
+  fetch(place(room, `guess?key=${key}`), { method: 'DELETE' }).catch(console.info);
 
 /** Open the room, unless it is open, and show a question there, with its answer if it is revealed.
+ *  @param {string} key which only this page has
  *  @returns {Promise<{counts: number[], present: number} | null>} votes for each option, and how
  *  many pages are in the room; null if no server counts them */
-export const counts = (room, question, revealed) =>
+export const counts = (room, key, question, revealed) =>
   request(
     room,
-    question + (revealed ? '?revealed' : ''),
+    `${question}?key=${key}${revealed ? '&revealed' : ''}`,
     'PUT',
     ({ ok }, body) => ok ? body : null,
   );
