@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ from specdiff_core.schema.published import FILES
 logger = logging.getLogger("specdiff.loading")
 
 LEAST_NAMED = 0.95  # share of a target's ids that its tokenizer must have
+ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end|>", "<|return|>", "<|call|>", "<turn|>",
+        "<end_of_turn>", "<|END_OF_TURN_TOKEN|>", "<|endoftext|>", "<|end_of_text|>", "</s>")  # fmt: skip
+"""Tokens that end a turn or a text, by name, as llama.cpp knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,31 +165,52 @@ def load_pair(
 
 
 def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
-    """Every id that ends a text: chat models have one for messages and one for documents."""
+    """Every id that ends a text: those that tokenizer and configs name, and the known ones in the chat template."""
+    template = str(tokenizer.chat_template or "")
+    # Harmony's <|end|> ends a message within an answer.
+    used = [name for name in ENDS if name in template and not (name == "<|end|>" and "<|return|>" in template)]
+    vocabulary = tokenizer.get_vocab()
     stated = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
-    return tuple(dict.fromkeys(end for entry in stated for end in ends_of(entry)))
+    stated.append([vocabulary.get(name) for name in used])
+    size = int(model.config.vocab_size)
+    return tuple(dict.fromkeys(end for entry in stated for end in ends_of(entry, size)))
 
 
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     with damage(f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"):
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        _keep_blanks(getattr(tokenizer, "backend_tokenizer", None))
+        return tokenizer
+
+
+def _keep_blanks(backend: Any) -> None:
+    """Keep a text's first blank, which SentencePiece's decoders remove: an answer is not the beginning of a text."""
+    decoder = getattr(backend, "decoder", None)
+    if decoder is None:
+        return
+    state = json.loads(decoder.__getstate__())
+    for part in state.get("decoders", [state]):
+        if part["type"] == "Strip":
+            part["start"] = 0
+        if part["type"] == "Metaspace":
+            part["prepend_scheme"] = "never"
+    decoder.__setstate__(json.dumps(state).encode())
+    backend.decoder = decoder
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
-    """Raise TokenizerMismatch unless both agree on ids; the target's table may be a bit larger."""
-    tokens, vocab = len(tokenizer), int(model.config.vocab_size)
-    ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
-    if not vocab * LEAST_NAMED <= tokens <= vocab:
-        what = f"The tokenizer of {spec.name!r} has {tokens} ids, its target {vocab}."
-    elif last >= vocab:
-        what = f"The tokenizer of {spec.name!r} has the id {last}, its target only {vocab} ids."
-    elif ends and tokenizer.eos_token_id not in ends:
-        what = (
-            f"The tokenizer of {spec.name!r} ends a text with id {tokenizer.eos_token_id}, its target with {ends[0]}."
-        )
+    """Raise TokenizerMismatch unless both agree on ids. The target's table may be a bit larger, and
+    tokens that were added to the tokenizer only, such as ``[PAD]``, are never read (:meth:`Engine.encode`)."""
+    size, added = int(model.config.vocab_size), tokenizer.get_added_vocab()
+    vocabulary = tokenizer.get_vocab()
+    last = max((token for name, token in vocabulary.items() if name not in added), default=0)
+    if last >= size:
+        what = f"The tokenizer of {spec.name!r} has the id {last}, its target only {size} ids."
+    elif (tokens := sum(token < size for token in vocabulary.values())) < size * LEAST_NAMED:
+        what = f"The tokenizer of {spec.name!r} has {tokens} ids, its target {size}."
     else:
         return
-    raise TokenizerMismatch(what, hint="Target and tokenizer don't match; restore both.")
+    raise TokenizerMismatch(what, hint="Use the tokenizer that was saved with the target.")
 
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:

@@ -49,7 +49,8 @@ def add_field(parser: Any, field: Field, *, positional: bool = False, note: str 
         off: dict[str, Any] = {"action": "store_const", "const": False, "help": argparse.SUPPRESS}
         parser.add_argument(f"--no{name[1:]}", dest=field.name, default=argparse.SUPPRESS, **off)
     else:
-        parser.add_argument(name, dest=field.name, nargs="+" if field.several else None, **options)
+        options |= {"action": "append"} if field.lines else {"nargs": "+" if field.several else None}
+        parser.add_argument(name, dest=field.name, **options)
 
 
 def add_settings(parser: argparse.ArgumentParser, kind: type = DecodeConfig, *, leave: Collection[str] = ()) -> None:
