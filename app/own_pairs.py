@@ -8,7 +8,7 @@ import ipaddress
 import os
 from fnmatch import fnmatchcase
 
-from specdiff_core.models.folders import is_local
+from specdiff_core.models.folders import is_local, shown
 from specdiff_core.models.own_pairs import OWN, named, register_pair
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.published import FILES
@@ -70,9 +70,7 @@ def check(name: str) -> None:
         # On a public host, a pattern for repositories must not open the server's own folders.
         fitting = [pattern for pattern in patterns() if not (is_local(source) and is_public()) or pattern[:1] in "/."]
         if ".." in source or not any(fnmatchcase(source, pattern) for pattern in fitting):
-            raise ConfigError(
-                f"{source} may not be loaded on this server.",
-                field="pair",
-                hint=f"Its operator can allow it: {ALLOWED}={source!r}. Or run the lab yourself.",
-            )
+            name = shown(source) if is_local(source) else source
+            hint = f"Its operator can allow it with {ALLOWED}. Or run the lab yourself."
+            raise ConfigError(f"{name} may not be loaded on this server.", field="pair", hint=hint)
     register_pair(name)

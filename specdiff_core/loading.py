@@ -114,7 +114,7 @@ def _name(source: str, revision: str) -> str:
         return f"{source}@{file.revision}/{file.name}"
     if revision:
         return f"{source}@{revision}"
-    commit = hub.commit(source, "")
+    commit = hub.commit(source.partition(":")[0], "")
     return f"{source}@{commit} (not pinned by this project: as first fetched here)" if commit else source
 
 

@@ -14,7 +14,7 @@ from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.models.own_pairs import KEPT, OWN, find, kind_of, parse, register_pair
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, WeightsError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, PairUnavailable, WeightsError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -49,6 +49,37 @@ def test_a_name_says_everything(target: str) -> None:
     for context in range(8, 8 + KEPT):
         own_pair(target, context=context % 57 + 8, mask_id=context)
     assert len(OWN_PAIRS) <= KEPT
+
+
+@pytest.mark.parametrize(
+    ("typed", "source", "revision"),
+    [
+        ("owner/name ", "owner/name", ""),
+        ('"a folder/x"', "a folder/x", ""),
+        ("~/models/x.gguf", "/home/me/models/x.gguf", ""),
+        ("file:///a%20b/x.gguf", "/a b/x.gguf", ""),
+        ("owner/name-GGUF:Q4_K_M", "owner/name-GGUF:Q4_K_M", ""),
+        ("hf.co/owner/name:Q8_0", "owner/name:Q8_0", ""),
+        ("https://huggingface.co/owner/name", "owner/name", ""),
+        ("https://huggingface.co/owner/name/tree/main/?x=1", "owner/name", ""),
+        ("https://huggingface.co/owner/name/tree/abc", "owner/name", "abc"),
+        ("https://huggingface.co/owner/name/blob/main/sub/x-Q4_0.gguf", "owner/name:sub/x-Q4_0.gguf", ""),
+    ],
+)
+def test_a_source_is_read_as_people_paste_it(
+    monkeypatch: pytest.MonkeyPatch, typed: str, source: str, revision: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert parse({"target": typed}) == parse({"target": source, "target_revision": revision})
+    assert parse({"target": "x", "drafter": typed}).drafter == source
+
+
+@pytest.mark.parametrize("source", ["~/model", "owner/na me", "own:er/x", "owner/name:", "owner/..", "-/-"])
+def test_a_source_that_cannot_be_is_a_sentence(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.raises(PairUnavailable) as error:
+        own_pair(source)
+    assert error.value.hint
 
 
 @pytest.mark.parametrize(

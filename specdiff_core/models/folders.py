@@ -41,11 +41,14 @@ def user_cache() -> Path:
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``).
+    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``) or a
+    GGUF file in one (``owner/name:Q4_K_M``).
 
     The working folder is not checked: write ``./owner/name`` for a folder in it."""
     path = Path(source)
-    return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2 or is_gguf(path)
+    if path.is_absolute() or str(source).startswith("."):
+        return True
+    return not hub.in_repository(str(source)) and (len(path.parts) != 2 or is_gguf(path))
 
 
 def is_gguf(source: str | Path) -> bool:
@@ -68,16 +71,25 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
         from specdiff_core.models import fetch
 
         return resolve(fetch.fetch(file))
-    if not is_local(source):
-        return hub.fetch(str(source), revision, weights=weights)
-    if is_gguf(source):
-        from specdiff_core.models import gguf
-
-        return gguf.folder_of(Path(source))
-    folder = Path(source)
-    if not folder.is_dir():
-        raise WeightsError(f"The model folder {shown(folder)} does not exist.")
+    if is_local(source):
+        if is_gguf(source):
+            return _converted(Path(source))
+        if not Path(source).is_dir():
+            raise WeightsError(f"The model folder {shown(source)} does not exist.", hint=SOURCES)
+        return Path(source)
+    if hub.in_repository(str(source)):
+        return _converted(hub.fetch_gguf(str(source), revision))
+    folder = hub.fetch(str(source), revision, weights=weights)
+    if not (folder / "config.json").is_file():
+        hint = f"If it has GGUF files, say which: {source}:Q4_K_M."
+        raise PairUnavailable(f"{source} has no config.json: it is not a whole model.", hint=hint)
     return folder
+
+
+def _converted(file: Path) -> Path:
+    from specdiff_core.models import gguf
+
+    return gguf.folder_of(file)
 
 
 def cached(source: str, revision: str = "") -> Path | None:
@@ -91,7 +103,9 @@ def cached(source: str, revision: str = "") -> Path | None:
 
         path = fetch.cached(file)
         return None if path is None else resolve(path)
-    return resolve(source) if is_local(source) else hub.cached_folder(source, revision)
+    if not is_local(source) and not hub.in_repository(source):
+        return hub.cached_folder(source, revision)
+    return resolve(source, revision) if is_local(source) or hub.cached_gguf(source, revision) else None
 
 
 def is_cached(source: str, revision: str = "") -> bool:
@@ -114,6 +128,7 @@ def cache_errors() -> Iterator[None]:
         raise PairUnavailable(f"The cache folder {shown(user_cache())} {what}.", hint=hint) from error
 
 
+SOURCES = "Give a folder, a GGUF file, or a hub repository as owner/name."
 RELEASED = "Restore the config.json that was saved with this model."
 Depth = Annotated[int, msgspec.Meta(ge=1, le=1024)] | None
 CHECKED: dict[Any, str] = {
