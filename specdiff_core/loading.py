@@ -63,7 +63,8 @@ class LoadedPair:
     def mismatch(self, drafter: str) -> str:
         """A note if the drafter was trained for another target, such as another precision."""
         base, target = self.trained_for.get(drafter, ""), self.name_of("target")
-        return f"the drafter was trained for {base}" if Path(base).name != Path(target).name and base else ""
+        trained = f"the drafter was trained for {base}" if Path(base).name != Path(target).name and base else ""
+        return trained or str(getattr(self.drafters.get(drafter), "note", ""))
 
     def add(self, drafter: DrafterSpec, progress: Callable[[str], None]) -> None:
         """Load a drafter of the pair; if it is not available, the reason is in ``missing``.
