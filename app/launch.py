@@ -30,6 +30,7 @@ from app.run.process import engines_elsewhere
 from app.run.race import TRACES
 from app.run.rooms import Rooms
 from app.run.turns import TURNS
+from specdiff_core import proxies
 
 LOG = logging.getLogger("specdiff.server")
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
@@ -268,6 +269,15 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
     return page.launch(**(options | overrides))
 
 
+def mend_environment() -> None:
+    """Remove variables with which Gradio cannot be imported; each is logged."""
+    for removed in proxies.mend():
+        LOG.warning(removed)
+    for name in ("GRADIO_SERVER_PORT", "GRADIO_NUM_PORTS"):  # Kubernetes sets tcp://… for a service of that name
+        if not os.environ.get(name, "0").isdecimal():
+            LOG.warning("%s is ignored: %r is not a number", name, os.environ.pop(name))
+
+
 def _interrupt(signum: int, frame: Any) -> None:
     """Stop once: Ctrl-C arrives twice, from the terminal and from ``./lab``."""
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -285,6 +295,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     log_to_stderr()
+    mend_environment()
 
     public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
     own_pairs.served_to(options.host, shared=any(public))

@@ -126,6 +126,7 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
     stop_reason: int | str | None = None  # vLLM: the stop string or token
     matched_stop: int | str | None = None  # SGLang: the stop string or token
+    delta: Any = None  # of a chat
 
 
 class _Chunk(msgspec.Struct):
@@ -366,6 +367,9 @@ class Attached:
                     raise ServerError(f"{self.name} gave up: {_message(data)}")
                 if chunk is None:
                     continue
+                if chunk.choices and chunk.choices[0].delta is not None:
+                    hint = "Give the address of a server whose /v1/completions continues a text."
+                    raise ServerError(f"{self.name} answers as a chat, not as the text that it is sent.", hint=hint)
                 text, tokens, ended = chunk.read(received)
                 received += tokens
                 if received > limit:
@@ -548,7 +552,7 @@ def _answer(to: Attached, method: str, path: str, seconds: float, **body: Any) -
         raise ServerError(f"The connection to {name} broke off: {one_line(str(error))[:200]}.") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise ServerError(f"{name} sent an invalid event: {error}.") from error
-    except ValueError as error:  # impossible host names, unknown kinds of proxies
+    except (ValueError, ImportError) as error:  # impossible host names, kinds of proxies that httpx lacks
         raise ServerError(f"{name} cannot be reached: {error}.", hint=f"Check the proxy, and give {_HTTP}.") from error
 
 

@@ -8,6 +8,7 @@ import gzip
 import itertools
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
+import httpx
 import pytest
 
+from app import launch
 from specdiff_core import attached, cli
 from specdiff_core.attached import KEY, Attached, ask, attach
 from specdiff_core.schema.errors import ConfigError, ServerError
@@ -285,6 +288,7 @@ ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
     "drip of comments": (lambda: drip(b":\n"), "longer than 0.2 s"),
     "no end": (lambda: sse(*[choice("x")] * 20), "ignores the limit of 6 tokens"),
     "a million tokens": (lambda: sse(choice("x") | {"usage": {"completion_tokens": 10**6}}), "ignores the limit of 6"),
+    "chat": (lambda: sse({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}), "answers as a chat"),
     "nested": (lambda: [b'data: {"error":' + b"[" * 10_000 + b"\n\n"], "an invalid event"),
 }
 
@@ -353,6 +357,10 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("http://a..b", "http://xn--/", f"http://{'a' * 70}"):
         with pytest.raises(ServerError, match="cannot be reached"):
             ask(address)
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")  # for which httpx may lack a package
+    with pytest.raises(ServerError, match=r"SOCKS|Cannot connect"):
+        ask("http://a.invalid")
+    monkeypatch.delenv("ALL_PROXY")
     with of_kind("vllm", models={"data": []}) as server, pytest.raises(ConfigError, match="serves no model\\."):
         ask(server.url)
     for models in (False, {"data": 3}, []):
@@ -478,3 +486,28 @@ def test_a_real_server_with_the_embedded_target_writes_vanillas_text(llama: str)
     lane = next(one for name, one in found["lanes"].items() if name.startswith("llama-cpp-python at"))
     assert lane["same_text_as_vanilla"] is True and lane["new_tokens"] == 48 and lane["finished"] == "length"
     assert lane["tokens_per_second"] > 0 and lane["quoted"] is None and lane["lossless"] is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "kept"),
+    [
+        ({"ALL_PROXY": "socks://127.0.0.1:9"}, {}),
+        ({"all_proxy": "socks5h://127.0.0.1:9", "HTTP_PROXY": "127.0.0.1:9"}, {"HTTP_PROXY": "127.0.0.1:9"}),
+        ({"HTTPS_PROXY": "tcp://127.0.0.1:9"}, {}),
+        ({"no_proxy": "[::1]:8080,*.local,10.0.0.0/8,a b:c"}, {"no_proxy": "::1,*.local,10.0.0.0/8"}),
+        ({"NO_PROXY": "localhost, ::1"}, {"NO_PROXY": "localhost,::1"}),
+        ({"GRADIO_SERVER_PORT": "tcp://10.0.0.1:80"}, {}),
+        ({"GRADIO_SERVER_PORT": "8000"}, {"GRADIO_SERVER_PORT": "8000"}),
+    ],
+)
+def test_an_odd_environment_does_not_keep_the_lab_from_starting(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], kept: dict[str, str]
+) -> None:
+    """What cannot be used is left out, the rest stays."""
+    monkeypatch.setattr("specdiff_core.proxies.find_spec", lambda name: None)  # no socksio
+    environ = {name: value for name, value in os.environ.items() if not re.search("proxy|GRADIO", name, re.IGNORECASE)}
+    monkeypatch.setattr(os, "environ", {**environ, **variables})
+    launch.mend_environment()
+    assert os.environ == {**environ, **kept}
+    with httpx.Client():
+        pass

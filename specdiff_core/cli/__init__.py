@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
+from specdiff_core import proxies
 from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
 from specdiff_core.schema.errors import SpecDiffError
@@ -38,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of this package, or one that an installed package adds; returns the exit
     status of :func:`call`."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for removed in proxies.mend():
+        say(removed)
     ours = {module.__name__.rpartition(".")[2] for module in COMMANDS}
     for added in entry_points(group=ADDED, name=words[0]) if words and words[0] not in ours else ():
         status: int = added.load()(words[1:])

@@ -195,16 +195,15 @@ def _equal(stored: Tensor, table: Tensor) -> bool:
 def _own_words(network: DFlashDraftModel, vocab: Vocabulary) -> Vocabulary:
     """``vocab``, but with the tables in the network's files where they differ from the target's."""
     words = vocab
-    for name, stored, table in _tables(network, vocab):
-        if _equal(stored, table):
+    for name, stored, theirs in _tables(network, vocab):
+        if _equal(stored, theirs):
             continue
         own = stored.to(network.device, network.dtype)
-        if name == COPIES[0]:
-            words = words._replace(embed=torch.nn.Embedding(*own.shape, _weight=own, _freeze=True))
-            continue
-        if network.draft_ids is not None:
+        if name == COPIES[1] and network.draft_ids is not None:
             own = vocab.read_rows().to(own).index_copy(0, network.draft_ids.to(own.device), own)
-        words = words._replace(output=torch.nn.Embedding(*own.shape, _weight=own, _freeze=True), head=Product(own))
+        table = torch.nn.Embedding.from_pretrained(own)  # type: ignore[no-untyped-call]
+        first = name == COPIES[0]
+        words = words._replace(embed=table) if first else words._replace(output=table, head=Product(own))
     return words
 
 

@@ -231,11 +231,12 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
 @contextlib.contextmanager
 def _translated(repo: str) -> Iterator[None]:
     """Translate the client's exceptions into PairUnavailable, which says why."""
+    import httpx
     from huggingface_hub import errors
 
     try:
         yield
-    except (OSError, ValueError, ImportError, errors.HTTPError) as error:  # type: ignore[attr-defined]  # not exported
+    except (OSError, ValueError, ImportError, httpx.InvalidURL, errors.HTTPError) as error:  # type: ignore[attr-defined]  # not exported
         what, hint = _reason(repo, error)
         raise PairUnavailable(what, hint=hint) from error
 
@@ -299,6 +300,7 @@ def size(count: int, scale: int | None = None) -> str:
 
 def _reason(repo: str, error: Exception) -> tuple[str, str]:
     """The message and the hint for an exception of the hub's client."""
+    import httpx
     from huggingface_hub import constants, errors, is_offline_mode
 
     page = f"{constants.ENDPOINT}/{repo}"
@@ -314,7 +316,7 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
         hint = "Free some space, or set HF_HOME to a larger disk. Complete files are kept."
         return f"The disk is too full for {repo}: {error.strerror or ''}.", hint
     unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
-    if isinstance(error, unreachable) or not isinstance(error, OSError | ValueError | ImportError):
+    if isinstance(error, unreachable) or not isinstance(error, OSError | ValueError | ImportError | httpx.InvalidURL):
         where = "switched off here (HF_HUB_OFFLINE)" if is_offline_mode() else "out of reach"
         return f"{repo} is not in the local cache, and the hub is {where}.", FETCH
     if isinstance(error, OSError):
@@ -322,4 +324,7 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
         return f"{repo} could not be downloaded ({type(error).__name__}: {detail}).", FETCH
     if isinstance(error, errors.HFValidationError):
         return f"{repo} is not a hub repository.", "Write owner/name, or the path of a folder or a GGUF file."
-    return f"{repo} cannot be fetched: {' '.join(str(error).split())[:160]}.", "Check the proxy's variables."
+    return (
+        f"{repo} cannot be fetched: {' '.join(str(error).split())[:160].rstrip('.')}.",
+        "Check the proxy's variables.",
+    )
