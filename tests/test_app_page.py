@@ -445,6 +445,22 @@ def test_t_is_limited_by_gamma_but_not_while_somebody_types() -> None:
     assert found == [[4, 9, 7, 9], [4, 32, 7, 9]]
 
 
+def test_the_addresses_for_programs_are_the_pages_own() -> None:
+    """Also below a proxy's path, with or without a slash at its end."""
+    bases = ["http://a/", "http://a/lab", "http://a/lab/", "http://a/lab?x=/y#z"]
+    binary, _ = compute_driver_executable()
+    program = f"""
+        const shown = (baseURI) => {{
+          const code = {{ textContent: 'http://127.0.0.1:7860/gradio_api/mcp/' }};
+          const show = new Function('document', 'element', {json.dumps(scripts.OWN_ADDRESS)});
+          show({{ baseURI }}, {{ querySelectorAll: () => [code] }});
+          return code.textContent;
+        }};
+        console.log(JSON.stringify({json.dumps(bases)}.map(shown)));"""
+    found = json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
+    assert found == ["http://a/gradio_api/mcp/", *["http://a/lab/gradio_api/mcp/"] * 3]
+
+
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
     alive = [True]
     engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])

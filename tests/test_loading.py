@@ -20,6 +20,7 @@ from specdiff_core.loading import load_pair
 from specdiff_core.models import availability as here
 from specdiff_core.models import hub
 from specdiff_core.models.availability import availability
+from specdiff_core.models.folders import damage
 from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec
@@ -116,6 +117,23 @@ def test_a_damaged_index_is_named(pair: PairSpec, text: str) -> None:
     (Path(pair.target) / "model.safetensors.index.json").write_text(text)
     with pytest.raises(WeightsError, match=r"index\.json"):
         load_pair(pair, CPU)
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (OSError(13, "no access", "/home/me/models/m/x.json"), "m/x.json"),
+        (
+            ImportError("/home/me/venv/lib/x.so needs optimum; see https://example.org/a/b/c"),
+            "https://example.org/a/b/c",
+        ),
+    ],
+)
+def test_an_error_of_another_package_shows_nobodys_folders(error: Exception, shown: str) -> None:
+    with pytest.raises(WeightsError) as caught, damage("It is damaged"):
+        raise error
+    assert shown in caught.value.message and "/home" not in str(caught.value)
+    assert ("Install" in caught.value.hint) == isinstance(error, ImportError)
 
 
 def test_damaged_target_files_are_named(pair: PairSpec) -> None:

@@ -188,7 +188,10 @@ def damage(message: str) -> Iterator[None]:
         if isinstance(error, SpecDiffError) or is_memory(error):
             raise
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        raise WeightsError(f"{message} ({why}).") from error
+        hint = (
+            "Install what it names, or choose weights that are not quantised." if isinstance(error, ImportError) else ""
+        )
+        raise WeightsError(f"{message} ({why}).", hint=hint) from error
 
 
 def described(folder: Path, what: str) -> AbstractContextManager[None]:
