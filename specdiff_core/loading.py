@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from specdiff_core.drafters.base import Drafter
@@ -180,8 +181,21 @@ def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple
 def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     with damage(f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        _keep_blanks(getattr(tokenizer, "backend_tokenizer", None))
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if isinstance(getattr(backend, "pre_tokenizer", None), pre_tokenizers.Metaspace):
+            _spell_as_released(backend, folder / "tokenizer.json")
+        _keep_blanks(backend)
         return tokenizer
+
+
+def _spell_as_released(backend: Any, file: Path) -> None:
+    """Put a blank before a text, and before what follows a special token, if the file says so. The
+    classes of transformers 5 replace that rule of Llama's and Mistral's files by one of their own."""
+    rules = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if rules.get("pre_tokenizer") is None and "Prepend" in json.dumps(rules.get("normalizer")):
+        normalizer = normalizers.Lowercase()
+        normalizer.__setstate__(json.dumps(rules["normalizer"]).encode())  # whatever its class
+        backend.normalizer, backend.pre_tokenizer = normalizer, None
 
 
 def _keep_blanks(backend: Any) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import json
 import os
 import random
 import shutil
@@ -20,9 +21,10 @@ from gguf import GGMLQuantizationType as Kind
 from gguf_files import TEMPLATE, WORDS, config_of, convert, gguf_name_of, halves, regrouped, write
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from specdiff_core.chat import StopStrings
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
-from specdiff_core.loading import load_pair
+from specdiff_core.loading import _load_tokenizer, load_pair
 from specdiff_core.models import fetch, own_pairs
 from specdiff_core.models.availability import availability
 from specdiff_core.models.causal import load_causal, load_stock
@@ -230,6 +232,13 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
     own = own_pairs.OwnPair(target=str(tmp_path / "model.gguf"))
     loaded = load_pair(own_pairs.register_pair(own.name), CPU).tokenizer
     assert loaded.decode(tokenizer("the").input_ids, skip_special_tokens=True) == " the", "an answer's first blank"
+    assert StopStrings(loaded, (" the",))([], tokenizer("the", add_special_tokens=False).input_ids) == 1
+    # A folder of the same tokenizer, whose class has rules of its own:
+    folder = shutil.copytree(resolve(tmp_path / "model.gguf"), tmp_path / "folder")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": "LlamaTokenizer"}))
+    for text in ("<s>the", "the</s>th the", " the", "the"):
+        assert _load_tokenizer(folder)(text).input_ids == tokenizer(text).input_ids
     for text in ("the theé 🎭", "the the</s>", " the"):
         assert tokenizer.decode(tokenizer(text, add_special_tokens=False).input_ids) == text
 
