@@ -123,6 +123,7 @@ def test_a_damaged_index_is_named(pair: PairSpec, text: str) -> None:
     ("error", "shown"),
     [
         (OSError(13, "no access", "/home/me/models/m/x.json"), "m/x.json"),
+        (OSError(13, "no access", "/home/of me/my models/m/x.json"), "m/x.json"),
         (
             ImportError("/home/me/venv/lib/x.so needs optimum; see https://example.org/a/b/c"),
             "https://example.org/a/b/c",

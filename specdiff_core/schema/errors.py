@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]  # not in typeshed
 from typing import Any
 
-_PATH = re.compile(r"(?<![\w.:/])(?:/[^\s/'\"]+)+/([^\s/'\"]+/[^\s/'\"]+)")
+_PATH = re.compile(r"(?<=')/[^'\n]*/([^/'\n]+/[^/'\n]+)(?=')|(?<![\w.:/])(?:/[^\s/'\"]+)+/([^\s/'\"]+/[^\s/'\"]+)")
 """An absolute path, whose last two parts are shown: exceptions of other packages contain a user's folders."""
 
 
@@ -29,7 +29,7 @@ class SpecDiffError(Exception):
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
-        self.message = _PATH.sub(r"\1", message)
+        self.message = _PATH.sub(r"\1\2", message)
         self.hint = hint or self.hint
 
     def __str__(self) -> str:
