@@ -117,7 +117,12 @@ class Engine:
         return self._fitting([tokenizer.eos_token_id, *ids] if spec.prepend_end else ids)
 
     def _fitting(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """``ids``, if there is room for another token."""
+        """``ids``, if they are tokens of the target and there is room for another one."""
+        size = int(self.pair.model.config.vocab_size)
+        if not ids or not 0 <= min(ids) <= max(ids) < size:
+            wrong = f"the id {max(ids)}, but the target has {size} ids" if ids else "no tokens"
+            hint = "Write another prompt, or check the tokenizer and its chat template."
+            raise ConfigError(f"The tokenizer makes of this prompt {wrong}.", field="prompt", hint=hint)
         context = self.pair.spec.context
         if len(ids) >= context:
             hint = f"Shorten it by about {len(ids) - context + 33} tokens, for an answer."
