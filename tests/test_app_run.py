@@ -300,6 +300,20 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "operator" in full.value.hint
 
 
+def test_a_disk_that_fills_up_keeps_what_was_measured() -> None:
+    """A limit of file sizes stands for it."""
+    resource = pytest.importorskip("resource")
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    race = one(FakeDecoder(), values={"max_new_tokens": 400})
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, most))
+        last = frames(race)[-1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+    assert last["card"]["message"] == "The server's disk is full, so the run can't be kept."
+    assert any(isinstance(event, Committed) for events in trace_of(last).lanes.values() for event in events)
+
+
 @pytest.mark.parametrize(
     ("names", "stopped"), [(("", ""), False), (("anna", "ben"), False), (("me/live", "me/live"), True)], ids=str
 )

@@ -207,7 +207,10 @@ class Recorder:
                     if isinstance(event, Exception):
                         failures = {**failures, lane: (failure := card(event, self._run))}
                         event = Failed(**{name: failure[name] for name in ("code", "message", "hint", "run")})
-                    size += file.write(event_line(event, lane))
+                    if file.write(line := event_line(event, lane)) < len(line):
+                        file.truncate(size)  # half a line is none
+                        raise OSError(errno.ENOSPC, "the disk is full")
+                    size += len(line)
                     events[lane] += 1
                     tokens += len(event.ids) if isinstance(event, Committed) else 0
                     self.now = Update("racing", size, tokens, dict(events), failures)
@@ -322,10 +325,15 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         except Stopped:
             raise
         except Exception as error:  # it ended all lanes: the decoding process died, or the disk is full
+            if not ask.trace.exists():  # its folder was removed
+                raise
             now, unended = _written(ask, now)
             if not now.tokens:
                 raise
-            yield from Recorder(ask.trace, now, ask.run).write((lane, error) for lane in unended)
+            try:
+                yield from Recorder(ask.trace, now, ask.run).write((lane, error) for lane in unended)
+            except SpecDiffError:  # the disk is full: what was measured stays
+                yield replace(now, failures=now.failures | {lane: card(error, ask.run) for lane in unended})
     except Stopped:
         pass
 
