@@ -1,8 +1,9 @@
-"""Refuses requests before Gradio reads them: from pages of other origins to a private server, and bodies that are too
-large or too deeply nested."""
+"""Refuses requests in front of Gradio: of pages of other origins to a private server, and with bodies that are too
+large, too deeply nested or malformed."""
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from itertools import accumulate
@@ -16,11 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import own_pairs
 
+LOG = logging.getLogger("specdiff.server")
+
 BODY = 2**20
 """Most bytes of a body, except an upload's. The longest prompts and texts have a tenth."""
 VALUES, DEPTH = 10_000, 32
 """Most lists, objects and commas of a body as JSON, and their nesting; checked because parsing them takes seconds."""
-UPLOAD = "/gradio_api/upload"
+API_PREFIX = "/gradio_api/"
+UPLOAD = f"{API_PREFIX}upload"
 UPLOADED = 2**25 + 2**16
 """Most bytes of an upload: a file of 32 MB and its form."""
 UPLOADS, BLOCK, AGE = 2**28, 2**16, 600.0
@@ -70,9 +74,23 @@ class Guard:
             except HTTPException as refused:
                 await PlainTextResponse(refused.detail, refused.status_code)(scope, receive, send)
                 return
+        started = False
+
+        async def answer(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
         self._arriving += arriving
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, answer)
+        except Exception as error:
+            path = scope.get("path", "")
+            if started or not (path == "/" or API_PREFIX in path):
+                raise
+            # Functions fail in the queue: what Gradio's routes raise is of malformed calls. They may hold a prompt.
+            LOG.info("a call of %s was malformed (%s)", path[:80], type(error).__name__)
+            await PlainTextResponse("The server can't read this call.", 400)(scope, receive, send)
         finally:
             self._arriving -= arriving
 

@@ -75,7 +75,9 @@ def test_gradios_queue_still_reads_the_pauses_that_are_set() -> None:
     assert queue.sleep_when_free == 0.2
 
 
-def test_gradios_queue_would_still_end_by_an_unknown_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradios_queue_would_still_end_by_an_unknown_session(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Ours goes on after calls without a session, after more sessions than are kept, and after any failure."""
 
     def echo(text: str) -> str:
@@ -96,6 +98,13 @@ def test_gradios_queue_would_still_end_by_an_unknown_session(monkeypatch: pytest
                 return client.post("gradio_api/queue/join", json=asked).status_code
 
             assert [join("") for _ in range(4)] == [400] * 4
+            for name, body in (
+                ("queue/join", {"fn_index": -1, "data": ["secret"], "session_hash": "a"}),
+                ("call/no", {}),
+            ):
+                assert client.post(f"gradio_api/{name}", json={"data": ["secret"], **body}).status_code == 400
+            assert client.get("", params={"page": "no"}).status_code == 400
+            assert "secret" not in caplog.text and "Traceback" not in caplog.text
             queue.pending_messages_per_session.max_size = 2
             assert [join(f"session {number}") for number in range(9)] == [200] * 9
             broken = [RuntimeError("nobody foresaw this")]
