@@ -197,14 +197,16 @@ class RemoteDecoder:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
         self._remote.report(progress, self._pipe, "load_drafter", self._pair, drafter)
 
-    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
-        """An exploration, part by part; other runs may decode between two parts."""
+    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot | str]:
+        """An exploration, part by part, and "" now and then during a part; other runs may decode between two parts."""
         new: Exploration | None = exploration
         number, over = next(self._remote.numbers), False
         while not over:
-            (snapshot,) = filter(None, self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop))
-            yield snapshot
-            new, over = None, snapshot.over
+            for answer in self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop):
+                if answer == "":
+                    yield ""
+            yield answer  # the part, once the call has ended
+            new, over = None, answer.over
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
