@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -59,11 +60,12 @@ class Guard:
     """The middleware.
 
     Args:
+        private: whether only this machine may reach the server.
         uploads: the folder in which Gradio stores uploads, if only this server uses it.
     """
 
-    def __init__(self, app: ASGIApp, uploads: Path | None = None) -> None:
-        self.app, self._uploads = app, uploads
+    def __init__(self, app: ASGIApp, private: Callable[[], bool], uploads: Path | None = None) -> None:
+        self.app, self._private, self._uploads = app, private, uploads
         self._arriving = 0  # bytes of current uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +99,7 @@ class Guard:
     async def _checked(self, scope: Scope, receive: Receive) -> tuple[Receive, int]:
         """What receives the body of a request, and its bytes if it is an upload. Raises HTTPException to refuse it."""
         headers = Headers(scope=scope)
-        if not own_pairs.is_public() and not is_own(headers):
+        if self._private() and not is_own(headers):
             what = "This lab is private: open it at http://127.0.0.1. To serve it behind a proxy, give --root-path."
             raise HTTPException(403, what)
         if scope["path"].endswith(UPLOAD):

@@ -252,7 +252,11 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
     keep_queue(page)
     count_values(page)
     answer_json()
-    judge_origins(lambda headers: own_pairs.is_public() or is_own(headers))
+
+    def private() -> bool:
+        return not (own_pairs.is_public() or page.share)  # on Colab, Gradio shares without being asked
+
+    judge_origins(lambda headers: not private() or is_own(headers))
 
     def failing() -> str:
         return "The queue has stopped." if page._queue.stopped else TRACES.failing()
@@ -269,7 +273,11 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
     # Gradio compresses its scripts only. Event streams are not compressed.
     scripts = f'<script src="./{first_load.MODULES}"></script>'
     kept = Middleware(first_load.Kept, scripts=scripts, named=unfurl.race_of, worded=unfurl.with_tags)
-    middleware = [Middleware(Guard, uploads=uploads), kept, Middleware(GZipMiddleware, compresslevel=6)]
+    middleware = [
+        Middleware(Guard, private=private, uploads=uploads),
+        kept,
+        Middleware(GZipMiddleware, compresslevel=6),
+    ]
     options: dict[str, Any] = {
         "app_kwargs": {"middleware": middleware, "routes": routes},
         "theme": theme(),

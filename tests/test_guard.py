@@ -15,17 +15,19 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import guard, own_pairs
+from app import guard
 
 HERE = "http://127.0.0.1:7860"
 
 
-def client(**options: Any) -> TestClient:
+def client(private: bool = True, **options: Any) -> TestClient:
     async def length(request: Request) -> PlainTextResponse:
         return PlainTextResponse(str(len(await request.body())))
 
     routes = [Route("/{path:path}", length, methods=["GET", "POST", "PUT"])]
-    return TestClient(Starlette(routes=routes, middleware=[Middleware(guard.Guard, **options)]), HERE)
+    return TestClient(
+        Starlette(routes=routes, middleware=[Middleware(guard.Guard, private=lambda: private, **options)]), HERE
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,15 +56,14 @@ def client(**options: Any) -> TestClient:
     ],
 )
 def test_a_private_server_is_driven_by_its_own_pages_only(
-    host: str, origin: str | None, other: str | None, status: int, monkeypatch: pytest.MonkeyPatch
+    host: str, origin: str | None, other: str | None, status: int
 ) -> None:
     """With any method; a public one may be asked from anywhere."""
     given = {"host": host, "origin": origin, "x-forwarded-host": other}
     headers = {name: value for name, value in given.items() if value is not None}
     for method in ("GET", "POST", "PUT"):
         assert client().request(method, "/", headers=headers).status_code == status
-    monkeypatch.setitem(own_pairs._served, "public", True)
-    assert client().post("/", headers=headers).status_code == 200
+    assert client(private=False).post("/", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(
