@@ -118,6 +118,9 @@ class Engine:
 
     def _fitting(self, ids: Sequence[int]) -> tuple[int, ...]:
         """``ids``, if the target has all of them, and there is room for another token."""
+        if not ids:
+            hint = "Write another prompt, or check the tokenizer and its chat template."
+            raise ConfigError("The tokenizer makes no tokens of this prompt.", field="prompt", hint=hint)
         context = self.pair.spec.context
         if foreign := [token for token in ids if token >= self.target.vocab_size]:
             name = self.pair.tokenizer.convert_ids_to_tokens(foreign[0])

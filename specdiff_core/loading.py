@@ -19,7 +19,7 @@ from specdiff_core.drafters.base import Drafter
 from specdiff_core.models import hub
 from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement, loading_threads
-from specdiff_core.models.folders import damage, is_local, read_config, read_generation, resolve, shown
+from specdiff_core.models.folders import check_file, damage, is_local, read_config, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.schema.errors import (
@@ -31,9 +31,12 @@ from specdiff_core.schema.errors import (
 )
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 from specdiff_core.schema.published import FILES
+from specdiff_core.templating import try_tokenizer
 
 logger = logging.getLogger("specdiff.loading")
 
+TOKENIZER_FILES, TOKENIZER_BYTES = {".json", ".jinja", ".txt", ".model", ".tiktoken"}, 64_000_000
+"""Suffixes of the files that a tokenizer is loaded from, and their largest size."""
 LEAST_NAMED = 0.95  # share of a target's ids that its tokenizer must have
 ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end|>", "<|return|>", "<|call|>", "<turn|>",
         "<end_of_turn>", "<|END_OF_TURN_TOKEN|>", "<|endoftext|>", "<|end_of_text|>", "</s>")  # fmt: skip
@@ -145,7 +148,8 @@ def load_pair(
         report("Looking for the target's files")
         folder = resolve(spec.target, spec.revision, weights=False)
         report("Loading the tokenizer")
-        tokenizer = _load_tokenizer(resolve(spec.tokenizer) if spec.tokenizer else folder)
+        foreign = spec.published is None and not spec.offline
+        tokenizer = _load_tokenizer(resolve(spec.tokenizer) if spec.tokenizer else folder, trial=foreign)
         spread = _fit(spec, placement, names)
         folder = resolve(spec.target, spec.revision)
         report("Loading the target")
@@ -178,8 +182,14 @@ def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple
     return tuple(dict.fromkeys(end for entry in stated for end in ends_of(entry, size)))
 
 
-def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+def _load_tokenizer(folder: Path, *, trial: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer in a folder, after a ``trial`` in another process."""
     with damage(f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"):
+        for path in folder.iterdir():
+            if path.suffix in TOKENIZER_FILES and not path.is_dir():
+                check_file(path, TOKENIZER_BYTES)
+        if trial and (file := folder / "tokenizer.json").is_file():
+            try_tokenizer(file)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if isinstance(getattr(backend, "pre_tokenizer", None), pre_tokenizers.Metaspace):

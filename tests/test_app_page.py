@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -462,16 +463,27 @@ def test_the_addresses_for_programs_are_the_pages_own() -> None:
 
 
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
-    alive = [True]
-    engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])
+    alive, go = [True], threading.Event()
+    go.set()
+
+    def load(pair: str, progress: Any) -> FakeDecoder:
+        alive[0] = go.wait(20)
+        return FakeDecoder()
+
+    engines = Engines(load, alive=lambda: alive[0])
     client = TestClient(Starlette(routes=launch.probes(engines.loading)))
     assert client.get("/healthz").json() == {"status": "ok"}
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "No model is loaded yet"})
     engines("embedded", "block", lambda message: None)
     assert client.get("/readyz").status_code == 200
+    go.clear()
     alive[0] = False
     assert client.get("/readyz").status_code == 503
+    go.set()
+    for _ in engines.doing():  # another process loads it, without a visitor
+        pass
+    assert client.get("/readyz").status_code == 200
 
 
 def test_logs_for_programs_name_the_run(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

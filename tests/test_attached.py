@@ -286,6 +286,7 @@ ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
     "gzip bomb": (lambda: [gzip.compress(bytes(50_000_000))], "compresses its answers"),
     "drip": (lambda: drip(b"x"), "longer than 0.2 s"),
     "drip of comments": (lambda: drip(b":\n"), "longer than 0.2 s"),
+    "drip behind a text": (lambda: itertools.chain(sse(choice("x")), drip(b":\n")), "longer than 0.3 s"),
     "no end": (lambda: sse(*[choice("x")] * 20), "ignores the limit of 6 tokens"),
     "a million tokens": (lambda: sse(choice("x") | {"usage": {"completion_tokens": 10**6}}), "ignores the limit of 6"),
     "chat": (lambda: sse({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}), "answers as a chat"),
@@ -296,7 +297,8 @@ ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("how", ATTACKS)
 def test_a_hostile_stream_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     parts, words = ATTACKS[how]
-    monkeypatch.setattr(attached, "RUN_SECONDS", 0.2 if "drip" in how else 60.0)
+    monkeypatch.setattr(attached, "RUN_SECONDS", 0.2 if words.endswith("0.2 s") else 60.0)
+    monkeypatch.setattr(attached, "NEXT_SECONDS", 0.3)
     monkeypatch.setattr(attached, "RUN_BYTES", 2_000_000)
     encoding = "gzip" if "gzip" in how else "identity"
     events: list[Any] = []
@@ -307,6 +309,16 @@ def test_a_hostile_stream_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch, 
             events.append(error)
     end = events[-1]
     assert isinstance(end, (Failed, ServerError)) and words in end.message and end.hint
+
+
+def test_what_follows_the_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "LAST_SECONDS", 0.3)
+    began = time.monotonic()
+    with StandIn(
+        "vllm", lambda body: itertools.chain(sse(choice("x", finish_reason="stop"))[:1], drip(b":\n"))
+    ) as server:
+        *_, end = decoded(server)
+    assert isinstance(end, Finished) and end.reason == "end_of_text" and time.monotonic() - began < 3
 
 
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])

@@ -94,6 +94,8 @@ def test_what_a_chat_refuses(chatty: Engine) -> None:
         ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
         ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Let"),
         ("{% if %}", "Expected an expression"),
+        ("{{ '\\ud800' }}", "surrogates"),
+        ("{{ '' }}", "."),
     ],
 )
 def test_a_template_has_limits(chatty: Engine, monkeypatch: pytest.MonkeyPatch, template: str, why: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,44 @@ def test_a_name_says_everything(target: str) -> None:
     assert len(OWN_PAIRS) <= KEPT
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "added_tokens.json"])
+def test_a_file_that_never_ends_is_refused(target: str, name: str) -> None:
+    path = Path(target) / name
+
+    def fill() -> None:
+        path.touch()
+        os.truncate(path, 30 * 10**9)
+
+    for make in (lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"), fill):
+        path.unlink(missing_ok=True)
+        make()
+        with pytest.raises(WeightsError, match=f"{name} is not a file of at most"):
+            Engine.load(own_pair(target).name)
+
+
+EVIL: list[dict[str, Any]] = [
+    {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}},
+    {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+    {"normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "aa"}},
+    {"decoder": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10**8}},
+]
+
+
+@pytest.mark.parametrize("part", EVIL, ids=lambda part: next(iter(part)))
+def test_a_tokenizer_of_ones_own_is_tried_in_another_process(target: str, part: dict[str, Any]) -> None:
+    path = Path(target) / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | part))
+    with pytest.raises(WeightsError, match="tokenizer"):
+        Engine.load(own_pair(target).name)
+
+
+def test_a_prompt_of_ids_that_the_target_lacks_is_refused(target: str) -> None:
+    engine = Engine.load(own_pair(target).name)
+    engine.pair.tokenizer.add_tokens([f"{more:02}zebra" for more in range(IDS - 269)])
+    with pytest.raises(ConfigError):
+        engine.encode("a 10zebra")
+
+
 @pytest.mark.parametrize(
     ("typed", "source", "revision"),
     [
@@ -91,6 +131,11 @@ def test_a_source_that_cannot_be_is_a_sentence(monkeypatch: pytest.MonkeyPatch, 
         ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
         ({"target": "a/b", "context": "7"}, "context"),
         ({"target": "a/b", "kind": "magic"}, "kind"),
+        *(
+            ({"target": "a/b", f"{role}_revision": revision}, f"{role}_revision")
+            for role in ("target", "drafter")
+            for revision in ("/etc", "../x", "a/../../x", "a//b", "refs/pr/1", "main\n", "a\\b", ".", "~", "ma\u2024in")
+        ),
         ({"target": "a/b", "remote_code": "1"}, "remote_code"),
     ],
 )
@@ -98,6 +143,11 @@ def test_what_is_no_pair_is_refused(values: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(values)
     assert caught.value.field == field and caught.value.hint
+
+
+def test_a_revision_is_a_commit_or_a_branch() -> None:
+    for revision in ("main", "v1.0", "feature/x_1", "0" * 40):
+        assert parse({"target": "a/b", "target_revision": revision}).target_revision == revision
 
 
 def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from specdiff_core import proxies
 from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
+from specdiff_core.cli.output import printing
 from specdiff_core.schema.errors import SpecDiffError
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
@@ -60,7 +61,8 @@ def call(parser: argparse.ArgumentParser, words: Sequence[str], module: str = "s
     args = parser.parse_args(words)
     args.argv, args.module = words, module
     try:
-        args.run(args)
+        with printing():
+            args.run(args)
         if sys.stdout is not None:
             sys.stdout.flush()
     except SpecDiffError as error:

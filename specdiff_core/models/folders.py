@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ C = TypeVar("C", bound=msgspec.Struct)
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # size of a part of a network
 Id = Annotated[int, msgspec.Meta(ge=0)]  # a token, or a layer
 
+MOST = 16_000_000
+"""Most bytes of a JSON file; the largest index of a released model has a third."""
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 GGUF = "gguf.json"
@@ -184,8 +187,9 @@ def damage(message: str) -> Iterator[None]:
     """Translate all exceptions into a WeightsError: damaged files raise nearly anything."""
     try:
         yield
-    except Exception as error:
-        if isinstance(error, SpecDiffError) or is_memory(error):
+    except BaseException as error:
+        panic = type(error).__name__ == "PanicException"  # of a library in Rust; a BaseException
+        if not (panic or isinstance(error, Exception)) or isinstance(error, SpecDiffError) or is_memory(error):
             raise
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
         hint = (
@@ -199,8 +203,16 @@ def described(folder: Path, what: str) -> AbstractContextManager[None]:
     return damage(f"The {what} cannot be loaded from {shown(folder)}/config.json and its weights")
 
 
+def check_file(path: Path, most: int = MOST) -> None:
+    """Raise WeightsError unless ``path`` is a regular file of at most ``most`` bytes: pipes and devices never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+        raise WeightsError(f"{shown(path)} is not a file of at most {hub.size(most)}.")
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
+        check_file(path)
         return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), dict[str, Any])
     except FileNotFoundError:
         raise WeightsError(f"{shown(path)} is missing.") from None

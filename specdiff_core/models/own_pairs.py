@@ -24,6 +24,8 @@ SHORTEST = 8  # smallest allowed context
 KEPT = 64  # how many of the last pairs are kept in memory
 KINDS = {kind.declared: kind for kind in DRAFTER_KINDS.values() if kind.declared}
 """Kind of drafter, as declared -> what its drafters share."""
+REVISION = re.compile(r"(?!refs/)\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
+"""A commit or a branch, which the hub's client opens as a path."""
 SHIFTS = {"dream": 1, "mdlm": 0}
 """Model type -> its shift, if all releases have one."""
 _HUB = re.compile(r"hf://|(https?://)?(www\.)?(huggingface\.co|hf\.co)/", re.IGNORECASE)
@@ -71,6 +73,10 @@ def parse(values: dict[str, Any]) -> OwnPair:
     pair = read(OwnPair, {name: value for name, value in values.items() if value not in ("", None)})
     if pair.kind and pair.kind not in KINDS:
         raise no_such("kind of drafter", pair.kind, KINDS, "kind")
+    for field in ("target_revision", "drafter_revision"):
+        if (revision := getattr(pair, field)) and not REVISION.fullmatch(revision):
+            what = f"{revision!r} is not a revision."
+            raise ConfigError(what, field=field, hint="Give a commit (40 hex digits) or the name of a branch.")
     return pair
 
 

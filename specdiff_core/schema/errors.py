@@ -104,6 +104,15 @@ def is_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Text in which control characters (not line breaks and tabs) are escapes ``\u001b``, as in JSON: they could steer
+    a terminal, or reverse what it shows."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def one_line(text: str) -> str:
     """External text in one line, without control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
