@@ -170,7 +170,7 @@ def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple
     return tuple(dict.fromkeys(end for entry in stated for end in ends_of(entry)))
 
 
-def _load_tokenizer(folder: Path, *, trial: bool) -> PreTrainedTokenizerBase:
+def _load_tokenizer(folder: Path, *, trial: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer in a folder, after a ``trial`` in another process."""
     with damage(f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"):
         for path in folder.iterdir():
