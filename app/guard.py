@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import own_pairs
+from . import own_pairs
 
 LOG = logging.getLogger("specdiff.server")
 
