@@ -167,7 +167,8 @@ class Kept:
         headers = Headers(scope=scope)
         path, query = scope["path"], scope["query_string"]
         page = path == "/" and b"page=" not in query and b"deep_link=" not in query
-        if not (page or path.startswith("/assets/")) or "range" in headers or "if-none-match" in headers:
+        config = path == "/config" and not query  # for programs
+        if not (page or config or path.startswith("/assets/")) or "range" in headers or "if-none-match" in headers:
             return None
         address = (headers.get(name, "") for name in self.ADDRESS)
         race = self.named(query.decode("latin-1")) if page else ""

@@ -8,11 +8,15 @@ see (class ``sd-unseen``), and ``static/style.css`` names Gradio's own classes.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
+
+LOG = logging.getLogger("specdiff.server")
 
 QUEUE_SLEEP = 0.05
 """Seconds between Gradio's looks for a new event: the longest wait of a run before it starts."""
@@ -44,6 +48,59 @@ def calm_queue(page: Any) -> None:
     queue = page._queue
     queue.sleep_when_free = max(QUEUE_SLEEP, queue.sleep_when_free)
     queue.progress_update_sleep_when_free = max(PROGRESS_SLEEP, queue.progress_update_sleep_when_free)
+
+
+def keep_queue(page: Any) -> None:
+    """Keep the queue alive. In Gradio, an event whose session isn't known ends the task that starts all events: one
+    without a name never is, others until 2,000 newer ones came, whether used or not."""
+    from gradio.utils import LRUCache
+
+    queue = page._queue
+    push, send, process = queue.push, queue.send_message, queue.start_processing
+    most = queue.pending_messages_per_session.max_size
+
+    class Sessions(LRUCache):  # type: ignore[type-arg]  # of a name to anything
+        """The sessions that were used last."""
+
+        def __getitem__(self, name: str) -> Any:
+            self.move_to_end(name)
+            return super().__getitem__(name)
+
+    async def push_named(body: Any, request: Any, username: str | None) -> Any:
+        if body.session_hash == "":
+            return False, "The session has no name.", "error"
+        return await push(body, request, username)
+
+    def send_known(event: Any, message: Any) -> None:
+        try:
+            queue.pending_event_ids_session[event.session_hash]  # both are used now
+            send(event, message)
+        except KeyError:
+            event.alive = False
+
+    async def keep_processing() -> None:
+        while True:
+            try:
+                await process()
+                return
+            except Exception:  # whatever it was: the next event may be served
+                LOG.exception("Gradio's queue failed; it starts again")
+                queue.stopped = False
+                await asyncio.sleep(PROGRESS_SLEEP)
+
+    queue.pending_messages_per_session, queue.pending_event_ids_session = Sessions(most), Sessions(most)
+    queue.push, queue.send_message, queue.start_processing = push_named, send_known, keep_processing
+
+
+def judge_origins(is_own: Callable[[Any], bool]) -> None:
+    """Let browsers pass on answers only to pages that ``is_own`` accepts by their request's headers. Gradio would trust
+    pages of ``x.localhost``, ``0.0.0.0`` and every other port of this machine."""
+    from gradio.route_utils import CustomCORSMiddleware
+
+    valid = CustomCORSMiddleware.is_valid_origin
+    if not hasattr(valid, "__wrapped__"):
+        judged = functools.wraps(valid)(lambda self, headers: valid(self, headers) and is_own(headers))
+        CustomCORSMiddleware.is_valid_origin = judged  # type: ignore[method-assign,assignment]  # a patch
 
 
 def count_values(page: Any) -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,13 +24,17 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from app import first_load, own_pairs
-from app.gradio_patches import answer_json, calm_queue, count_values, skip_stubs
+from app.gradio_patches import answer_json, calm_queue, count_values, judge_origins, keep_queue, skip_stubs
+from app.guard import Guard, is_own
 from app.run.engines import Engines
 from app.run.gpu import is_zero_gpu
 from app.run.process import engines_elsewhere
 from app.run.race import TRACES
 from app.run.rooms import Rooms
 from app.run.turns import TURNS
+from app.temporary import own_folder
+from specdiff_core import proxies
+from specdiff_core.schema.errors import printable
 
 LOG = logging.getLogger("specdiff.server")
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
@@ -141,15 +146,13 @@ def trace_file(request: Request) -> Response:
     """The handler of ``/runs/NAME``: a run's file. With ``?from=BYTE`` what follows that byte, as the
     file grows, until its race is over."""
     name, start = request.path_params["name"], request.query_params.get("from")
-    part = TRACES.read(name) if start is None else TRACES.read(name, 0, 0)
-    if part is None or not (start is None or re.fullmatch("[0-9]{1,12}", start)):
+    if TRACES.read(name, 0, 0) is None or not re.fullmatch("[0-9]{1,12}", "0" if start is None else start):
         return PlainTextResponse("This file isn't kept any more.", 404)
     kind, headers = f"application/{name.rpartition('.')[2]}", {"Cache-Control": "no-store"}
-    if start is None:
-        return Response(part, media_type=kind, headers=headers)
-    # Neither Starlette nor a proxy may collect it: an event is shown when it happens.
-    headers |= {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
-    return StreamingResponse(TRACES.follow(name, int(start)), media_type=kind, headers=headers)
+    if start is not None:  # neither Starlette nor a proxy may collect it: an event is shown when it happens
+        headers |= {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
+    content = TRACES.follow(name, int(start or 0), wait=start is not None)
+    return StreamingResponse(content, media_type=kind, headers=headers)
 
 
 def counting(rooms: Rooms) -> Callable[[Request], Response]:
@@ -187,16 +190,20 @@ def counting(rooms: Rooms) -> Callable[[Request], Response]:
     return answer
 
 
-def probes(loading: Callable[[], str]) -> list[Route]:
-    """Health checks: ``/healthz`` succeeds while the server runs, ``/readyz`` once the models are loaded.
+def probes(loading: Callable[[], str], failing: Callable[[], str] = str) -> list[Route]:
+    """Health checks: ``/healthz`` succeeds while the server runs, ``/readyz`` once the models are loaded and while runs
+    can start.
 
     Args:
         loading: returns what is being loaded, or "".
+        failing: returns why no run can start, or "".
     """
 
     def ready(request: Request) -> Response:
-        words = loading()
-        return JSONResponse({"status": "loading", "doing": words} if words else {"status": "ok"}, 503 if words else 200)
+        for status, words in (("failing", failing()), ("loading", loading())):
+            if words:
+                return JSONResponse({"status": status, "doing": words}, 503)
+        return JSONResponse({"status": "ok"})
 
     return [Route("/healthz", lambda request: JSONResponse({"status": "ok"})), Route("/readyz", ready)]
 
@@ -218,28 +225,46 @@ class JsonLines(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
+class Printing(logging.StreamHandler):  # type: ignore[type-arg]  # generic from Python 3.11 on
+    """Logs to stderr, without control characters from outside."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def log_to_stderr() -> None:
     """Log to stderr, as text, or as JSON with ``SPECDIFF_LOG=json``."""
-    handler = logging.StreamHandler()
+    handler = Printing()
     people = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if os.environ.get("SPECDIFF_LOG") == "json" else people)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> Any:
+def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None = None, **overrides: Any) -> Any:
     """Launch a built page with this project's options; ``overrides`` go to ``Blocks.launch``.
 
     Args:
         loading: see :func:`probes`.
+        uploads: see :class:`app.guard.Guard`.
     """
     from app import unfurl
     from app.page import head
 
     page.queue(max_size=64, default_concurrency_limit=8)
     calm_queue(page)
+    keep_queue(page)
     count_values(page)
     answer_json()
+
+    def private() -> bool:
+        return not (own_pairs.is_public() or page.share)  # on Colab, Gradio shares without being asked
+
+    judge_origins(lambda headers: not private() or is_own(headers))
+
+    def failing() -> str:
+        return "The queue has stopped." if page._queue.stopped else TRACES.failing()
+
     host = overrides.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")
     routes = [
         *first_load.routes(),
@@ -247,12 +272,16 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         Route("/runs/{name}", trace_file),
         Route("/cards/{name}.png", unfurl.card),
         Route("/rooms/{room}/{question}", counting(Rooms()), methods=["GET", "POST", "PUT", "DELETE"]),
-        *probes(loading),
+        *probes(loading, failing),
     ]
     # Gradio compresses its scripts only. Event streams are not compressed.
     scripts = f'<script src="./{first_load.MODULES}"></script>'
     kept = Middleware(first_load.Kept, scripts=scripts, named=unfurl.race_of, worded=unfurl.with_tags)
-    middleware = [kept, Middleware(GZipMiddleware, compresslevel=6)]
+    middleware = [
+        Middleware(Guard, private=private, uploads=uploads),
+        kept,
+        Middleware(GZipMiddleware, compresslevel=6),
+    ]
     options: dict[str, Any] = {
         "app_kwargs": {"middleware": middleware, "routes": routes},
         "theme": theme(),
@@ -269,6 +298,15 @@ def serve(page: Any, *, loading: Callable[[], str] = str, **overrides: Any) -> A
         "enable_monitoring": False,
     }
     return page.launch(**(options | overrides))
+
+
+def mend_environment() -> None:
+    """Remove variables with which Gradio cannot be imported; each is logged."""
+    for removed in proxies.mend():
+        LOG.warning(removed)
+    for name in ("GRADIO_SERVER_PORT", "GRADIO_NUM_PORTS"):  # Kubernetes sets tcp://… for a service of that name
+        if not os.environ.get(name, "0").isdecimal():
+            LOG.warning("%s is ignored: %r is not a number", name, os.environ.pop(name))
 
 
 def _interrupt(signum: int, frame: Any) -> None:
@@ -288,6 +326,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     log_to_stderr()
+    mend_environment()
+    uploads = None
+    if "GRADIO_TEMP_DIR" not in os.environ:
+        uploads = own_folder()
+        os.environ["GRADIO_TEMP_DIR"] = str(uploads)
 
     public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
     own_pairs.served_to(options.host, shared=any(public))
@@ -300,6 +343,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     serve(
         page,
         loading=engines.loading,
+        uploads=uploads,
         server_name=options.host,
         server_port=options.port,
         share=options.share,

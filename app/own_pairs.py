@@ -9,7 +9,7 @@ import os
 import threading
 from fnmatch import fnmatchcase
 
-from specdiff_core.models.folders import is_local
+from specdiff_core.models.folders import is_local, shown
 from specdiff_core.models.own_pairs import OWN, named, register_pair
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import OWN_PAIRS
@@ -73,11 +73,9 @@ def check(name: str) -> None:
         # On a public host, a pattern for repositories must not open the server's own folders.
         fitting = [pattern for pattern in patterns() if not (is_local(source) and is_public()) or pattern[:1] in "/."]
         if ".." in source or not any(fnmatchcase(source, pattern) for pattern in fitting):
-            raise ConfigError(
-                f"{source} may not be loaded on this server.",
-                field="pair",
-                hint=f"Its operator can allow it: {ALLOWED}={source!r}. Or run the lab yourself.",
-            )
+            shown_name = shown(source) if is_local(source) else source
+            hint = f"Its operator can allow it with {ALLOWED}. Or run the lab yourself."
+            raise ConfigError(f"{shown_name} may not be loaded on this server.", field="pair", hint=hint)
     if name in OWN_PAIRS:
         return
     # The hub may take long to answer, and link after link would take a thread of the server.

@@ -13,7 +13,7 @@ THEME = """() => {
 }"""
 
 OWN_ADDRESS = """
-const address = document.baseURI.split(/[?#]/)[0];
+const address = document.baseURI.split(/[?#]/)[0].replace(/[/]*$/, '/');
 element.querySelectorAll('code').forEach((code) => {
   code.textContent = code.textContent.replaceAll('http://127.0.0.1:7860/', address);
 });"""

@@ -66,6 +66,7 @@ SENT = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "ignore_eos",
 
 ASK_SECONDS = 30.0
 RUN_SECONDS = 1800.0
+FIRST_SECONDS, NEXT_SECONDS, LAST_SECONDS = 300.0, 60.0, 5.0  # to the first and to each next text; after the end
 RUN_BYTES = 32_000_000
 LINE_BYTES = 1_000_000  # of a line, or of an answer without a stream
 
@@ -126,6 +127,7 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
     stop_reason: int | str | None = None  # vLLM: the stop string or token
     matched_stop: int | str | None = None  # SGLang: the stop string or token
+    delta: Any = None  # of a chat
 
 
 class _Chunk(msgspec.Struct):
@@ -352,9 +354,10 @@ class Attached:
     def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:
         """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`). Raises
         ServerError if the server refuses, breaks off, sends invalid events, or exceeds a limit (of
-        tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``)."""
-        received, limit = 0, body[self.kind.limit]
-        with _answer(self, "POST", self.kind.path, RUN_SECONDS, json=body) as answer:
+        tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``, or of the time between two texts)."""
+        received, limit, deadline = 0, body[self.kind.limit], _Deadline(RUN_SECONDS)
+        deadline.within(FIRST_SECONDS)
+        with _answer(self, "POST", self.kind.path, deadline, json=body) as answer:
             if answer.status_code != 200:
                 raise _refusal(self.name, answer.status_code, b"".join(_parts(answer, self.name, LINE_BYTES)))
             for line in _lines(_parts(answer, self.name, RUN_BYTES), self.name):
@@ -366,11 +369,19 @@ class Attached:
                     raise ServerError(f"{self.name} gave up: {_message(data)}")
                 if chunk is None:
                     continue
+                if chunk.choices and chunk.choices[0].delta is not None:
+                    hint = "Give the address of a server whose /v1/completions continues a text."
+                    raise ServerError(f"{self.name} answers as a chat, not as the text that it is sent.", hint=hint)
                 text, tokens, ended = chunk.read(received)
                 received += tokens
                 if received > limit:
                     what = f"{self.name} ignores the limit of {limit} tokens."
                     raise ServerError(what, hint="Check that it supports max_tokens.")
+                if ended and not deadline.complete:
+                    deadline.complete = True
+                    deadline.within(LAST_SECONDS)
+                elif tokens and not deadline.complete:
+                    deadline.within(NEXT_SECONDS)
                 yield chunk, text, tokens, ended
 
 
@@ -426,7 +437,7 @@ def ask(address: str) -> Attached:
         raise ConfigError(f"{base[:80]!r} is not the address of a server.", field="attach", hint=f"Give {_HTTP}.")
     server = Attached(address=base, kind=_OPENAI, model=model)
     wrong = f"The server at {server.where} is not vLLM, SGLang, llama.cpp or OpenAI-compatible: "
-    with _answer(server, "GET", "/v1/models", ASK_SECONDS) as answer:
+    with _answer(server, "GET", "/v1/models", _Deadline(ASK_SECONDS)) as answer:
         content = b"".join(_parts(answer, server.name, LINE_BYTES))
     if answer.status_code == 404:
         raise ServerError(f"{wrong}it has no /v1/models.", hint=f"Give {_HTTP}.")
@@ -470,35 +481,53 @@ def _client(address: str) -> httpx.Client:
     )
 
 
+class _Deadline:
+    """When a connection is closed: after ``most`` seconds, or earlier. That is no error once the answer is complete."""
+
+    def __init__(self, most: float) -> None:
+        self._most = self.at, self.seconds = time.monotonic() + most, most
+        self.complete = False
+
+    def within(self, seconds: float) -> None:
+        """Close it so many seconds from now."""
+        self.at, self.seconds = min(self._most, (time.monotonic() + seconds, seconds))
+
+
 @contextlib.contextmanager
-def _within(seconds: float, name: str) -> Iterator[dict[str, Any]]:
-    """Request extensions that close the connection after ``seconds``, which is a ServerError (httpx
-    limits single reads only)."""
+def _within(deadline: _Deadline, name: str) -> Iterator[dict[str, Any]]:
+    """Request extensions that close the connection at its deadline, which is a ServerError unless its answer
+    is complete (httpx limits single reads only)."""
     sockets: list[socket.socket] = []
-    late = threading.Event()
+    late, over = threading.Event(), threading.Event()
 
     def trace(event: str, info: dict[str, Any]) -> None:
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             sockets.append(info["return_value"].get_extra_info("socket"))
+            if late.is_set():
+                shut_down()
+
+    def watch() -> None:
+        while (left := deadline.at - time.monotonic()) > 0:
+            if over.wait(min(left, 1.0)):  # it may come earlier meanwhile
+                return
+        late.set()
+        shut_down()
 
     def shut_down() -> None:
-        late.set()
         for connection in sockets:
             with contextlib.suppress(OSError):  # it is closed, or TLS has taken it over
                 connection.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(seconds, shut_down)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=watch, name="deadline", daemon=True).start()
     try:
         yield {"trace": trace}
     except Exception:  # an answer that was cut off raises anything
         if not late.is_set():
             raise
     finally:
-        timer.cancel()
-    if late.is_set():
-        raise ServerError(f"{name} takes longer than {seconds:g} s.")
+        over.set()
+    if late.is_set() and not deadline.complete:
+        raise ServerError(f"{name} takes longer than {deadline.seconds:g} s.")
 
 
 def _parts(answer: httpx.Response, name: str, limit: int) -> Iterator[bytes]:
@@ -530,13 +559,13 @@ def _lines(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _answer(to: Attached, method: str, path: str, seconds: float, **body: Any) -> Iterator[httpx.Response]:
+def _answer(to: Attached, method: str, path: str, deadline: _Deadline, **body: Any) -> Iterator[httpx.Response]:
     """Send a request; failures of the connection, also while reading, are ServerErrors."""
     name = to.name
     try:
         with (
             _client(to.address) as client,
-            _within(seconds, name) as extensions,
+            _within(deadline, name) as extensions,
             client.stream(method, path, extensions=extensions, **body) as answer,
         ):
             yield answer
@@ -548,7 +577,7 @@ def _answer(to: Attached, method: str, path: str, seconds: float, **body: Any) -
         raise ServerError(f"The connection to {name} broke off: {one_line(str(error))[:200]}.") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise ServerError(f"{name} sent an invalid event: {error}.") from error
-    except ValueError as error:  # impossible host names, unknown kinds of proxies
+    except (ValueError, ImportError) as error:  # impossible host names, kinds of proxies that httpx lacks
         raise ServerError(f"{name} cannot be reached: {error}.", hint=f"Check the proxy, and give {_HTTP}.") from error
 
 

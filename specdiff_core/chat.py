@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
+import re
+import secrets
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
 
 from specdiff_core import templating
 from specdiff_core.schema.errors import ConfigError, one_line
 from specdiff_core.schema.settings import DecodeConfig, Template
+
+
+def chat_ids(tokenizer: Any, prompt: str, config: DecodeConfig) -> list[int] | None:
+    """The ids of :func:`as_chat`. Names of control tokens in the visitor's texts are text, so that
+    a typed ``<|im_end|>`` doesn't end the message.
+
+    Raises:
+        ConfigError: as :func:`as_chat`, or this tokenizer can't tell the two apart.
+    """
+    controls = _controls(tokenizer)
+    typed = [name for name in controls if name in prompt or name in config.system]
+    if not typed:
+        chat = as_chat(tokenizer, prompt, config)
+        return None if chat is None else list(tokenizer(chat, add_special_tokens=False, verbose=False)["input_ids"])
+    hidden = {name: f"\ue000{NONCE}-{i}\ue000" for i, name in enumerate(typed)}
+    chat = _chat(tokenizer, _replace(prompt, hidden), _replace(config.system, hidden), config.template)
+    if chat is None:
+        return None
+    names, renamed, ids_of = _renamed(tokenizer, controls)
+    text = _replace(_replace(chat, names), {placeholder: name for name, placeholder in hidden.items()})
+    ids = renamed.encode(text, add_special_tokens=False).ids
+    if wrong := [name for name in typed if renamed.token_to_id(name) in ids]:
+        what = f"{wrong[0]} is a control token, which this target's tokenizer can't read as text."
+        raise ConfigError(what, field="prompt" if wrong[0] in prompt else "system", hint="Remove it.")
+    return [ids_of.get(token, token) for token in ids]
 
 
 def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
@@ -16,31 +46,73 @@ def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:
     under ``auto`` if the tokenizer has no chat template.
 
     Raises:
-        ConfigError: there is no template, it fails, or the visitor's text contains one of its
-            control tokens (``<|im_end|>`` would end the message).
+        ConfigError: there is no template, it fails, or it leaves out a message.
     """
+    return _chat(tokenizer, prompt, config.system, config.template)
+
+
+def _chat(tokenizer: Any, prompt: str, system: str, kind: Template) -> str | None:
     template = bool(getattr(tokenizer, "chat_template", None))
-    if config.template is Template.PLAIN or (config.template is Template.AUTO and not template):
+    if kind is Template.PLAIN or (kind is Template.AUTO and not template):
         return None
     if not template:
         what = "This target is not a chat model: its tokenizer has no template."
         hint = "Use the plain template: the prompt is the beginning of a text."
         raise ConfigError(what, field="template", hint=hint)
-    marks = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
-    for field, text in (("prompt", prompt), ("system", config.system)):
-        if controls := sorted(mark for mark in marks if mark.strip() and mark in text):
-            what = f"{controls[0]} is a control token of this target's chat template."
-            raise ConfigError(what, field=field, hint="Remove it.")
-    messages = [{"role": "system", "content": config.system}] if config.system else []
-    messages.append({"role": "user", "content": prompt})
-    values = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": True}
-    values |= {**tokenizer.special_tokens_map, "enable_thinking": config.template is Template.THINK}
-    try:
-        return templating.render(json.dumps([tokenizer.get_chat_template(), values], default=str))
-    except ValueError as error:
-        what = f"This target's chat template failed: {one_line(str(error))[:120]}"
-        hint = "Leave out the system prompt, or let the prompt be the beginning of a text."
-        raise ConfigError(what, field="system" if config.system else "template", hint=hint) from error
+    said = {"system": system, "user": prompt} if system else {"user": prompt}
+    values = {"tools": None, "documents": None, "add_generation_prompt": True, "bos_token": "", "eos_token": ""}
+    values |= {**tokenizer.special_tokens_map, "enable_thinking": kind is Template.THINK}
+    hint = f"{'Leave out the system prompt, or let' if system else 'Let'} the prompt be the beginning of a text."
+    field = "system" if system else "template"
+    missing = ""
+    for parts in (False, True):  # some templates expect content in parts
+        messages = [
+            {"role": role, "content": [{"type": "text", "text": text}] if parts else text}
+            for role, text in said.items()
+        ]
+        try:
+            request = [tokenizer.get_chat_template(), {**values, "messages": messages}]
+            chat = templating.render(json.dumps(request, default=str))
+        except ValueError as error:
+            what = f"This target's chat template failed: {one_line(str(error))[:120]}"
+            raise ConfigError(what, field=field, hint=hint) from error
+        written = {role: (text.strip(), json.dumps(text, ensure_ascii=False)) for role, text in said.items()}
+        left_out = [role for role, forms in written.items() if not any(form in chat for form in forms)]
+        if not left_out:
+            return chat
+        missing = missing or left_out[0]
+    raise ConfigError(f"This target's chat template leaves out the {missing} message.", field=field, hint=hint)
+
+
+NONCE = secrets.token_hex(8)
+"""Part of the names that stand for tokens while a chat is encoded: nobody can type them."""
+
+
+def _controls(tokenizer: Any) -> tuple[str, ...]:
+    """The control tokens by name: all special ones, and others that the chat template uses."""
+    added, template = getattr(tokenizer, "added_tokens_decoder", {}), str(tokenizer.chat_template)
+    names = {str(token) for token in added.values() if token.special or str(token) in template}
+    return tuple(sorted(filter(str.strip, names)))
+
+
+def _replace(text: str, names: Mapping[str, str]) -> str:
+    """``text`` with other names, the longest first."""
+    found = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(found, lambda match: names[match[0]], text)
+
+
+@functools.lru_cache(maxsize=2)
+def _renamed(tokenizer: Any, controls: tuple[str, ...]) -> tuple[dict[str, str], Tokenizer, dict[int, int]]:
+    """A tokenizer whose control tokens have other names: old name -> new name, itself, its id -> the original."""
+    spelled = json.loads(tokenizer.backend_tokenizer.to_str())
+    names = {name: f"\ue001{NONCE}-{i}\ue001" for i, name in enumerate(controls)}
+    renamed = Tokenizer.from_str(json.dumps({**spelled, "added_tokens": [], "truncation": None, "padding": None}))
+    ids = dict[int, int]()
+    for entry in spelled["added_tokens"]:
+        token, options = entry.pop("id"), {**entry, "content": names.get(entry["content"], entry["content"])}
+        renamed.add_tokens([AddedToken(**options)])
+        ids[renamed.token_to_id(options["content"])] = token  # type: ignore[index]  # it has just been added
+    return names, renamed, ids
 
 
 def before(text: str, stops: Sequence[str]) -> str:
@@ -52,11 +124,20 @@ class StopStrings:
     """Finds where one of several strings ends a text.
 
     Args:
-        stops: the strings, none of them empty.
+        stops: the strings, none of them empty; one may be the name of a control token, which is not text.
+
+    Raises:
+        ConfigError: one contains such a name and more.
     """
 
     def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
         self._tokenizer, self._stops = tokenizer, tuple(stops)
+        added = getattr(tokenizer, "added_tokens_decoder", {}).items()
+        names = {str(entry): token for token, entry in added if entry.special and str(entry).strip()}
+        self._marks = {names[stop] for stop in stops if stop in names}
+        if mixed := [stop for stop in stops for name in names if name in stop and stop not in names]:
+            what = f"The text can’t stop at {mixed[0]!r}: it contains a control token, which is not text."
+            raise ConfigError(what, field="stop", hint="Give the control token alone.")
         # A character that is cut at either end becomes up to three.
         self._reach = max(map(len, stops)) + 6
 
@@ -71,8 +152,8 @@ class StopStrings:
         return next(count for count in range(1, len(fresh) + 1) if self._holds([*tail, *fresh[:count]]))
 
     def _holds(self, ids: Sequence[int]) -> bool:
-        """Whether the text of ``ids`` contains a stop string."""
-        return any(stop in self._text(ids) for stop in self._stops)
+        """Whether ``ids`` contain a stop string in their text, or one that is a token."""
+        return not self._marks.isdisjoint(ids) or any(stop in self._text(ids) for stop in self._stops)
 
     def _text(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))

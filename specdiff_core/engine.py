@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import torch
 
-from specdiff_core.chat import StopStrings, as_chat, before
+from specdiff_core.chat import StopStrings, before, chat_ids
 from specdiff_core.decoding.clock import DeviceClock, Use
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import Ending, speculate
@@ -101,7 +101,7 @@ class Engine:
         """Prompt ids in the format of the target's training; with ``config``, possibly as a chat.
 
         Raises:
-            ConfigError: the prompt is empty or not text, or the target lacks the template.
+            ConfigError: the prompt is empty or not text, or the target lacks the template or one of its tokens.
             ContextOverflow: the prompt leaves no room for a token.
         """
         tokenizer, spec = self.pair.tokenizer, self.pair.spec
@@ -109,16 +109,23 @@ class Engine:
         if len(prompt) > 64 * spec.context:  # far too long: don't encode it
             what = f"The prompt has {len(prompt):,} characters, the context {spec.context} tokens."
             raise ContextOverflow(what, hint=f"Shorten it to about {3 * spec.context:,} characters.")
-        if config is not None and (chat := as_chat(tokenizer, prompt, config)) is not None:
-            return self._fitting(tokenizer(chat, add_special_tokens=False, verbose=False)["input_ids"])
+        if config is not None and (chat := chat_ids(tokenizer, prompt, config)) is not None:
+            return self._fitting(chat)
         # A typed "<|mask|>" is text, not the mask token.
         begun = not spec.prepend_end  # by the tokenizer's rule: Llama's begins with <s>
         ids = tokenizer(prompt, add_special_tokens=begun, split_special_tokens=True, verbose=False)["input_ids"]
         return self._fitting([tokenizer.eos_token_id, *ids] if spec.prepend_end else ids)
 
     def _fitting(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """``ids``, if there is room for another token."""
+        """``ids``, if the target has all of them, and there is room for another token."""
+        if not ids:
+            hint = "Write another prompt, or check the tokenizer and its chat template."
+            raise ConfigError("The tokenizer makes no tokens of this prompt.", field="prompt", hint=hint)
         context = self.pair.spec.context
+        if foreign := [token for token in ids if token >= self.target.vocab_size]:
+            name = self.pair.tokenizer.convert_ids_to_tokens(foreign[0])
+            what = f"The target has no token {name!r}: it was added to the tokenizer only."
+            raise ConfigError(what, field="template", hint="Let the prompt be the beginning of a text.")
         if len(ids) >= context:
             hint = f"Shorten it by about {len(ids) - context + 33} tokens, for an answer."
             raise ContextOverflow(f"The prompt has {len(ids)} tokens; the context holds {context}.", hint=hint)
@@ -226,7 +233,7 @@ class Engine:
             probed = not self._fixed and (threads or 0) < 1
             header = self._header(prompt, ids, config, clock, probed=probed, stopped=stopped)
             events = self._finished(header, loop, config.stops)
-            yield from with_pieces(events, self.pair.tokenizer) if detail else events
+            yield from with_pieces(events, self.pair.tokenizer, self.ends) if detail else events
 
     @property
     def threads(self) -> int:
@@ -278,7 +285,8 @@ class Engine:
         use = Use(self.pair.placement.device)
         for event in use.during(loop):
             if isinstance(event, Finished):
-                text = before(str(self.pair.tokenizer.decode(list(event.ids), skip_special_tokens=True)), stops)
+                ids = event.ids[:-1] if event.reason == "end_of_text" else event.ids
+                text = before(str(self.pair.tokenizer.decode(list(ids), skip_special_tokens=True)), stops)
                 peak, waited = use.peak_bytes, use.waited_seconds
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
                 if not self._fixed and header.threads > 1 and (waited or 0.0) > CROWDED * event.seconds:

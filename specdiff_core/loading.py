@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.models import hub
 from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement, loading_threads
-from specdiff_core.models.folders import damage, is_local, read_config, read_generation, resolve, shown
+from specdiff_core.models.folders import check_file, damage, is_local, read_config, read_generation, resolve, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.schema.errors import (
@@ -29,10 +31,16 @@ from specdiff_core.schema.errors import (
 )
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 from specdiff_core.schema.published import FILES
+from specdiff_core.templating import try_tokenizer
 
 logger = logging.getLogger("specdiff.loading")
 
+TOKENIZER_FILES, TOKENIZER_BYTES = {".json", ".jinja", ".txt", ".model", ".tiktoken"}, 64_000_000
+"""Suffixes of the files that a tokenizer is loaded from, and their largest size."""
 LEAST_NAMED = 0.95  # share of a target's ids that its tokenizer must have
+ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end|>", "<|return|>", "<|call|>", "<turn|>",
+        "<end_of_turn>", "<|END_OF_TURN_TOKEN|>", "<|endoftext|>", "<|end_of_text|>", "</s>")  # fmt: skip
+"""Tokens that end a turn or a text, by name, as llama.cpp knows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +67,8 @@ class LoadedPair:
     def mismatch(self, drafter: str) -> str:
         """A note if the drafter was trained for another target, such as another precision."""
         base, target = self.trained_for.get(drafter, ""), self.name_of("target")
-        return f"the drafter was trained for {base}" if Path(base).name != Path(target).name and base else ""
+        trained = f"the drafter was trained for {base}" if Path(base).name != Path(target).name and base else ""
+        return trained or str(getattr(self.drafters.get(drafter), "note", ""))
 
     def add(self, drafter: DrafterSpec, progress: Callable[[str], None]) -> None:
         """Load a drafter of the pair; if it is not available, the reason is in ``missing``.
@@ -110,7 +119,7 @@ def _name(source: str, revision: str) -> str:
         return f"{source}@{file.revision}/{file.name}"
     if revision:
         return f"{source}@{revision}"
-    commit = hub.commit(source, "")
+    commit = hub.commit(source.partition(":")[0], "")
     return f"{source}@{commit} (not pinned by this project: as first fetched here)" if commit else source
 
 
@@ -139,7 +148,8 @@ def load_pair(
         report("Looking for the target's files")
         folder = resolve(spec.target, spec.revision, weights=False)
         report("Loading the tokenizer")
-        tokenizer = _load_tokenizer(resolve(spec.tokenizer) if spec.tokenizer else folder)
+        foreign = spec.published is None and not spec.offline
+        tokenizer = _load_tokenizer(resolve(spec.tokenizer) if spec.tokenizer else folder, trial=foreign)
         spread = _fit(spec, placement, names)
         folder = resolve(spec.target, spec.revision)
         report("Loading the target")
@@ -161,31 +171,71 @@ def load_pair(
 
 
 def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:
-    """Every id that ends a text: chat models have one for messages and one for documents."""
+    """Every id that ends a text: those that tokenizer and configs name, and the known ones in the chat template."""
+    template = str(tokenizer.chat_template or "")
+    # Harmony's <|end|> ends a message within an answer.
+    used = [name for name in ENDS if name in template and not (name == "<|end|>" and "<|return|>" in template)]
+    vocabulary = tokenizer.get_vocab()
     stated = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
-    return tuple(dict.fromkeys(end for entry in stated for end in ends_of(entry)))
+    stated.append([vocabulary.get(name) for name in used])
+    size = int(model.config.vocab_size)
+    return tuple(dict.fromkeys(end for entry in stated for end in ends_of(entry, size)))
 
 
-def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+def _load_tokenizer(folder: Path, *, trial: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer in a folder, after a ``trial`` in another process."""
     with damage(f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"):
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        for path in folder.iterdir():
+            if path.suffix in TOKENIZER_FILES and not path.is_dir():
+                check_file(path, TOKENIZER_BYTES)
+        if trial and (file := folder / "tokenizer.json").is_file():
+            try_tokenizer(file)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if isinstance(getattr(backend, "pre_tokenizer", None), pre_tokenizers.Metaspace):
+            _spell_as_released(backend, folder / "tokenizer.json")
+        _keep_blanks(backend)
+        return tokenizer
+
+
+def _spell_as_released(backend: Any, file: Path) -> None:
+    """Put a blank before a text, and before what follows a special token, if the file says so. The
+    classes of transformers 5 replace that rule of Llama's and Mistral's files by one of their own."""
+    rules = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if rules.get("pre_tokenizer") is None and "Prepend" in json.dumps(rules.get("normalizer")):
+        normalizer = normalizers.Lowercase()
+        normalizer.__setstate__(json.dumps(rules["normalizer"]).encode())  # whatever its class
+        backend.normalizer, backend.pre_tokenizer = normalizer, None
+
+
+def _keep_blanks(backend: Any) -> None:
+    """Keep a text's first blank, which SentencePiece's decoders remove: an answer is not the beginning of a text."""
+    decoder = getattr(backend, "decoder", None)
+    if decoder is None:
+        return
+    state = json.loads(decoder.__getstate__())
+    for part in state.get("decoders", [state]):
+        if part["type"] == "Strip":
+            part["start"] = 0
+        if part["type"] == "Metaspace":
+            part["prepend_scheme"] = "never"
+    decoder.__setstate__(json.dumps(state).encode())
+    backend.decoder = decoder
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, model: Any, spec: PairSpec) -> None:
-    """Raise TokenizerMismatch unless both agree on ids; the target's table may be a bit larger."""
-    tokens, vocab = len(tokenizer), int(model.config.vocab_size)
-    ends, last = ends_of(model.config.eos_token_id), max(tokenizer.get_vocab().values(), default=0)
-    if not vocab * LEAST_NAMED <= tokens <= vocab:
-        what = f"The tokenizer of {spec.name!r} has {tokens} ids, its target {vocab}."
-    elif last >= vocab:
-        what = f"The tokenizer of {spec.name!r} has the id {last}, its target only {vocab} ids."
-    elif ends and tokenizer.eos_token_id not in ends:
-        what = (
-            f"The tokenizer of {spec.name!r} ends a text with id {tokenizer.eos_token_id}, its target with {ends[0]}."
-        )
+    """Raise TokenizerMismatch unless both agree on ids. The target's table may be a bit larger, and
+    tokens that were added to the tokenizer only, such as ``[PAD]``, are never read (:meth:`Engine.encode`)."""
+    size, added = int(model.config.vocab_size), tokenizer.get_added_vocab()
+    vocabulary = tokenizer.get_vocab()
+    last = max((token for name, token in vocabulary.items() if name not in added), default=0)
+    if last >= size:
+        what = f"The tokenizer of {spec.name!r} has the id {last}, its target only {size} ids."
+    elif (tokens := sum(token < size for token in vocabulary.values())) < size * LEAST_NAMED:
+        what = f"The tokenizer of {spec.name!r} has {tokens} ids, its target {size}."
     else:
         return
-    raise TokenizerMismatch(what, hint="Target and tokenizer don't match; restore both.")
+    raise TokenizerMismatch(what, hint="Use the tokenizer that was saved with the target.")
 
 
 def _fit(spec: PairSpec, placement: Placement, drafters: Sequence[str]) -> dict[int | str, int] | None:

@@ -1,8 +1,8 @@
-"""Renders chat templates. A template is a program that comes with a checkpoint: it may loop forever
-or fill the memory. So it runs in a process of its own (``python -m specdiff_core.templating``),
-with limits on time, memory and output.
+"""Runs what comes with a checkpoint and may loop forever or fill the memory: it renders chat templates, which are
+programs, and tries tokenizers. Both run in a process of their own (``python -m specdiff_core.templating``), with limits
+on time, memory and output.
 
-The names it finds are those of transformers' ``apply_chat_template``. Without importing
+The names a template finds are those of transformers' ``apply_chat_template``. Without importing
 transformers it starts in 0.1 s; it stays for the next chat unless a limit was exceeded."""
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import atexit
 import contextlib
 import functools
 import json
+import os
+import re
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from typing import Any
 SECONDS = 5
 MEMORY = 512_000_000  # bytes of address space
 CHARACTERS = 1_000_000
+HOME = Path(__file__).parent.parent
 
 
 _turn = threading.Lock()
@@ -30,9 +33,8 @@ _turn = threading.Lock()
 def _process() -> subprocess.Popen[bytes]:
     """The process that renders: it ends with this one."""
     command = [sys.executable, "-m", "specdiff_core.templating"]
-    home = Path(__file__).parent.parent
     process = subprocess.Popen(
-        command, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command, cwd=HOME, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     atexit.register(_end, process)
     return process
@@ -76,6 +78,35 @@ def render(request: str) -> str:
     return str(text)
 
 
+TRIAL_SECONDS, TRIAL_MEMORY = 20, 2_000_000_000
+"""Limits of :func:`try_tokenizer`; 262,000 tokens load in a second."""
+TEXTS = (
+    "Once upon a time, 3 naïve foxes ran 10 km;\n\tthey\xa0said: “東京 🦊”!",
+    *(64 * char + "!" for char in "a 0.é\n東"),
+)
+"""An ordinary text, and runs of one character: where an expression backtracks, these take it for ever."""
+
+
+def try_tokenizer(file: Path) -> None:
+    """Load a ``tokenizer.json``, encode and decode with it, in a process of its own with limits: its expressions and
+    replacements may never end, or end the process.
+
+    Raises:
+        ValueError: it fails, or exceeds a limit; the message says why.
+    """
+    command = [sys.executable, "-m", "specdiff_core.templating", str(file.absolute())]
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+    try:
+        done = subprocess.run(
+            command, cwd=HOME, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"it takes more than {TRIAL_SECONDS} s") from None
+    if done.returncode:
+        raised = re.findall(r"^[\w.]+(?:Error|Exception): .*", done.stderr.decode(errors="replace"), re.MULTILINE)
+        raise ValueError(raised[-1] if raised else f"it needs more than {TRIAL_MEMORY // 10**9} GB")
+
+
 @functools.lru_cache(maxsize=8)
 def _compiled(template: str) -> Any:
     import jinja2.ext
@@ -103,17 +134,38 @@ def _compiled(template: str) -> Any:
 
 def _render(template: str, values: dict[str, Any]) -> str:
     text = str(_compiled(template).render(values))
+    text.encode()  # half a character is no text
     if len(text) > CHARACTERS:
         raise ValueError(f"it writes more than {CHARACTERS:,} characters")
     return text
 
 
-def main() -> None:
-    """Read requests from stdin, one a line; write ``[text, error]`` for each."""
+def _try(file: str) -> None:
+    """Raise whatever a tokenizer raises."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(file)
+    size = tokenizer.get_vocab_size()
+    for text in TEXTS:
+        tokenizer.decode(tokenizer.encode(text).ids)
+    tokenizer.decode([*range(0, size, 1 + size // 256)], skip_special_tokens=False)
+
+
+def _limit(memory: int) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):  # a system without this limit
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+def main() -> None:
+    """Try the tokenizer in the argument; without one, read requests from stdin, one a line, and write ``[text,
+    error]`` for each."""
+    if file := "".join(sys.argv[1:]):
+        _limit(TRIAL_MEMORY)
+        _try(file)
+        return
+    _limit(MEMORY)
     for request in sys.stdin.buffer:
         try:
             answer = [_render(*json.loads(request)), ""]

@@ -141,6 +141,17 @@ def test_stop_keeps_what_was_found() -> None:
     jobs.stop("another-visitor", 5.0)
 
 
+def test_a_part_that_hangs_reaches_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an update; whatever it waits for, its process is killed."""
+    monkeypatch.setenv(EXPLORING, "0.3")
+    monkeypatch.setattr(process, "STOPS_WITHIN", 0.3)
+    monkeypatch.setattr(process, "BEAT", 0.1)
+    there = Remote(load)
+    engine, began = there.load("embedded", lambda message: None), time.monotonic()
+    last = frames(ask(pause=60), factory=lambda *_: engine)[-1]
+    assert last["card"]["code"] == "limit" and time.monotonic() - began < 30 and not there.alive()
+
+
 def test_what_cannot_be_kept_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> str:
         raise SpecDiffError("The disk is full.")

@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -455,17 +456,44 @@ def test_t_is_limited_by_gamma_but_not_while_somebody_types() -> None:
     assert found == [[4, 9, 7, 9], [4, 32, 7, 9]]
 
 
+def test_the_addresses_for_programs_are_the_pages_own() -> None:
+    """Also below a proxy's path, with or without a slash at its end."""
+    bases = ["http://a/", "http://a/lab", "http://a/lab/", "http://a/lab?x=/y#z"]
+    binary, _ = compute_driver_executable()
+    program = f"""
+        const shown = (baseURI) => {{
+          const code = {{ textContent: 'http://127.0.0.1:7860/gradio_api/mcp/' }};
+          const show = new Function('document', 'element', {json.dumps(scripts.OWN_ADDRESS)});
+          show({{ baseURI }}, {{ querySelectorAll: () => [code] }});
+          return code.textContent;
+        }};
+        console.log(JSON.stringify({json.dumps(bases)}.map(shown)));"""
+    found = json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
+    assert found == ["http://a/gradio_api/mcp/", *["http://a/lab/gradio_api/mcp/"] * 3]
+
+
 def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
-    alive = [True]
-    engines = Engines(lambda pair, progress: FakeDecoder(), alive=lambda: alive[0])
+    alive, go = [True], threading.Event()
+    go.set()
+
+    def load(pair: str, progress: Any) -> FakeDecoder:
+        alive[0] = go.wait(20)
+        return FakeDecoder()
+
+    engines = Engines(load, alive=lambda: alive[0])
     client = TestClient(Starlette(routes=launch.probes(engines.loading)))
     assert client.get("/healthz").json() == {"status": "ok"}
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "No model is loaded yet"})
     engines("embedded", "block", lambda message: None)
     assert client.get("/readyz").status_code == 200
+    go.clear()
     alive[0] = False
     assert client.get("/readyz").status_code == 503
+    go.set()
+    for _ in engines.doing():  # another process loads it, without a visitor
+        pass
+    assert client.get("/readyz").status_code == 200
 
 
 def test_logs_for_programs_name_the_run(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

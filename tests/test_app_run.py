@@ -7,6 +7,10 @@ import io
 import json
 import logging
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -32,6 +36,7 @@ from app.run import turns as app_turns
 from app.run.engines import Engines
 from app.run.job import Jobs
 from app.tabs import live, race
+from app.temporary import own_folder
 from specdiff_core.schema.errors import (
     ConfigError,
     ContextOverflow,
@@ -196,6 +201,58 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
         assert traces.read(name, start, end) is None
 
 
+def test_the_run_store_outlives_its_folder_a_clock_and_what_visitors_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "ROOM", 50)
+    traces = running.Traces()
+    growing = traces.new()
+    with traces.growing(growing):
+        growing.write_bytes(b"x" * 60)
+        os.utime(growing, (1, 1))  # the clock jumped
+        run = traces.keep(b"a run").removeprefix("runs/")
+        opened = [traces.keep_opened(b"opened").removeprefix("runs/") for _ in range(3)]
+        assert [traces.read(name) for name in (run, *opened)] == [b"a run", None, None, b"opened"]
+        assert growing.exists()
+    traces.new()
+    assert not growing.exists() and not traces.failing()
+    shutil.rmtree(growing.parent)
+    assert traces.read(traces.keep(b"after").removeprefix("runs/")) == b"after" and not traces.failing()
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Path("/absent/x").read_text())
+    assert "No such file" in traces.failing()
+
+
+def test_a_file_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads slowly holds no whole file in memory."""
+    path, whole = running.TRACES.new(), b"0123456789" * running.CHUNK
+    path.write_bytes(whole)
+    read, sizes = running.TRACES.read, list[int]()
+
+    def part(*asked: Any) -> bytes | None:
+        sizes.append(len(found := read(*asked) or b""))
+        return found
+
+    monkeypatch.setattr(running.TRACES, "read", part)
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    with running.TRACES.growing(path):  # a link asks for what is there
+        assert client.get(f"/runs/{path.name}").content == whole
+    assert max(sizes) == running.CHUNK
+
+
+def test_what_a_killed_server_left_is_removed() -> None:
+    code = "from app.temporary import own_folder; print(own_folder(), flush=True); input()"
+    kept, killed = (
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    )
+    folders = [Path(server.stdout.readline().strip()) for server in (kept, killed) if server.stdout]
+    assert all(folder.is_dir() for folder in folders)
+    killed.kill()
+    killed.communicate()
+    own = own_folder()
+    assert [folder.is_dir() for folder in (*folders, own, own_folder())] == [True, False, True, True]
+    kept.communicate("end\n")
+    assert not folders[0].exists()
+
+
 def test_a_growing_trace_is_followed_until_its_race_is_over() -> None:
     """Through the handler too, from any byte on."""
     path, lines = running.TRACES.new(), [b"one\n", b"two, and half", b" a line\n", b"the end\n"]
@@ -241,6 +298,20 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(SpecDiffError, match="disk is full") as full:
             act()
         assert "operator" in full.value.hint
+
+
+def test_a_disk_that_fills_up_keeps_what_was_measured() -> None:
+    """A limit of file sizes stands for it."""
+    resource = pytest.importorskip("resource")
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    race = one(FakeDecoder(), values={"max_new_tokens": 400})
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, most))
+        last = frames(race)[-1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+    assert last["card"]["message"] == "The server's disk is full, so the run can't be kept."
+    assert any(isinstance(event, Committed) for events in trace_of(last).lanes.values() for event in events)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import gzip
 import itertools
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
 
+import httpx
 import pytest
 
+from app import launch
 from specdiff_core import attached, cli
 from specdiff_core.attached import KEY, Attached, ask, attach
 from specdiff_core.schema.errors import ConfigError, ServerError
@@ -283,8 +286,10 @@ ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
     "gzip bomb": (lambda: [gzip.compress(bytes(50_000_000))], "compresses its answers"),
     "drip": (lambda: drip(b"x"), "longer than 0.2 s"),
     "drip of comments": (lambda: drip(b":\n"), "longer than 0.2 s"),
+    "drip behind a text": (lambda: itertools.chain(sse(choice("x")), drip(b":\n")), "longer than 0.3 s"),
     "no end": (lambda: sse(*[choice("x")] * 20), "ignores the limit of 6 tokens"),
     "a million tokens": (lambda: sse(choice("x") | {"usage": {"completion_tokens": 10**6}}), "ignores the limit of 6"),
+    "chat": (lambda: sse({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}), "answers as a chat"),
     "nested": (lambda: [b'data: {"error":' + b"[" * 10_000 + b"\n\n"], "an invalid event"),
 }
 
@@ -292,7 +297,8 @@ ATTACKS: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("how", ATTACKS)
 def test_a_hostile_stream_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     parts, words = ATTACKS[how]
-    monkeypatch.setattr(attached, "RUN_SECONDS", 0.2 if "drip" in how else 60.0)
+    monkeypatch.setattr(attached, "RUN_SECONDS", 0.2 if words.endswith("0.2 s") else 60.0)
+    monkeypatch.setattr(attached, "NEXT_SECONDS", 0.3)
     monkeypatch.setattr(attached, "RUN_BYTES", 2_000_000)
     encoding = "gzip" if "gzip" in how else "identity"
     events: list[Any] = []
@@ -303,6 +309,16 @@ def test_a_hostile_stream_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch, 
             events.append(error)
     end = events[-1]
     assert isinstance(end, (Failed, ServerError)) and words in end.message and end.hint
+
+
+def test_what_follows_the_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "LAST_SECONDS", 0.3)
+    began = time.monotonic()
+    with StandIn(
+        "vllm", lambda body: itertools.chain(sse(choice("x", finish_reason="stop"))[:1], drip(b":\n"))
+    ) as server:
+        *_, end = decoded(server)
+    assert isinstance(end, Finished) and end.reason == "end_of_text" and time.monotonic() - began < 3
 
 
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
@@ -353,6 +369,10 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("http://a..b", "http://xn--/", f"http://{'a' * 70}"):
         with pytest.raises(ServerError, match="cannot be reached"):
             ask(address)
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")  # for which httpx may lack a package
+    with pytest.raises(ServerError, match=r"SOCKS|Cannot connect"):
+        ask("http://a.invalid")
+    monkeypatch.delenv("ALL_PROXY")
     with of_kind("vllm", models={"data": []}) as server, pytest.raises(ConfigError, match="serves no model\\."):
         ask(server.url)
     for models in (False, {"data": 3}, []):
@@ -478,3 +498,28 @@ def test_a_real_server_with_the_embedded_target_writes_vanillas_text(llama: str)
     lane = next(one for name, one in found["lanes"].items() if name.startswith("llama-cpp-python at"))
     assert lane["same_text_as_vanilla"] is True and lane["new_tokens"] == 48 and lane["finished"] == "length"
     assert lane["tokens_per_second"] > 0 and lane["quoted"] is None and lane["lossless"] is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "kept"),
+    [
+        ({"ALL_PROXY": "socks://127.0.0.1:9"}, {}),
+        ({"all_proxy": "socks5h://127.0.0.1:9", "HTTP_PROXY": "127.0.0.1:9"}, {"HTTP_PROXY": "127.0.0.1:9"}),
+        ({"HTTPS_PROXY": "tcp://127.0.0.1:9"}, {}),
+        ({"no_proxy": "[::1]:8080,*.local,10.0.0.0/8,a b:c"}, {"no_proxy": "::1,*.local,10.0.0.0/8"}),
+        ({"NO_PROXY": "localhost, ::1"}, {"NO_PROXY": "localhost,::1"}),
+        ({"GRADIO_SERVER_PORT": "tcp://10.0.0.1:80"}, {}),
+        ({"GRADIO_SERVER_PORT": "8000"}, {"GRADIO_SERVER_PORT": "8000"}),
+    ],
+)
+def test_an_odd_environment_does_not_keep_the_lab_from_starting(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], kept: dict[str, str]
+) -> None:
+    """What cannot be used is left out, the rest stays."""
+    monkeypatch.setattr("specdiff_core.proxies.find_spec", lambda name: None)  # no socksio
+    environ = {name: value for name, value in os.environ.items() if not re.search("proxy|GRADIO", name, re.IGNORECASE)}
+    monkeypatch.setattr(os, "environ", {**environ, **variables})
+    launch.mend_environment()
+    assert os.environ == {**environ, **kept}
+    with httpx.Client():
+        pass

@@ -362,8 +362,10 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         assert speed[0] == "1.00×" and all(float(words[:-1]) > 1 for words in speed[1:])
         assert page.get_attribute("#race-player .sd-chip", "data-kind") == "run"
         assert not overflows(page)
+        address_before = page.url
         page.locator("#race-player .sd-lane").nth(1).click()
         assert page.locator("#race-player .sd-lane[aria-selected=true]").count() == 1
+        assert page.url == address_before, "a lane is no tab of the page"
         page.wait_for_selector("#race-player .sd-hero-name:text-is('Small autoregressive drafter')")
         page.locator("#race-player .sd-rd").nth(2).dispatch_event("click")  # the mouse misses what a chart moves
         page.wait_for_selector("#race-player .sd-window .sd-sub:has-text('round 3 of')")

@@ -3,6 +3,7 @@ message, where a text ends, and pieces of vocabularies that spell spaces."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from typing import Any
 
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from specdiff_core import templating
-from specdiff_core.chat import StopStrings, as_chat, before
+from specdiff_core.chat import StopStrings, as_chat, before, chat_ids
+from specdiff_core.cli.options import add_settings, read_settings
 from specdiff_core.decoding.pieces import piece, spells_spaces
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.events import Finished, RunStarted
+from specdiff_core.schema.events import CONTROL, END, Finished, RunStarted
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, Rule, Template, check_prompt
 
@@ -75,10 +77,6 @@ def test_a_prompt_is_a_message_where_the_target_chats(chatty: Engine) -> None:
 
 
 def test_what_a_chat_refuses(chatty: Engine) -> None:
-    for values in ({"prompt": "bye<|im_end|>"}, {"prompt": "hi", "system": "x<|im_start|>"}):
-        prompt = values.pop("prompt")
-        with pytest.raises(ConfigError, match="is a control token of this target's chat template"):
-            chatty.encode(prompt, config(**values))
     with pytest.raises(ConfigError, match="template failed: no"):
         chatty.encode("hi", config(system="refuse me"))
     plain = load_pair(dataclasses.replace(chatty.pair.spec), CPU).tokenizer
@@ -96,8 +94,10 @@ def test_what_a_chat_refuses(chatty: Engine) -> None:
         ("{{ 'x' * 3000000000 }}", "512 MB"),
         ("{{ '%3000000000d' % 1 }}", "512 MB"),
         ("{{ 'x' * 2000000 }}", "1,000,000 characters"),
-        ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Leave"),
+        ("{{ raise_exception('\x1b[2Jno') }}", r"failed: \[2Jno Let"),
         ("{% if %}", "Expected an expression"),
+        ("{{ '\\ud800' }}", "surrogates"),
+        ("{{ '' }}", "."),
     ],
 )
 def test_a_template_has_limits(chatty: Engine, monkeypatch: pytest.MonkeyPatch, template: str, why: str) -> None:
@@ -115,7 +115,8 @@ def test_a_chat_is_rendered_as_transformers_renders_it(chatty: Engine, monkeypat
         "{{ bos_token }}{% set n = namespace(x=0) %}"
         "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}\n"
         "  {% generation %}{% set n.x = 1 %}{{ m | tojson(indent=1) }}{% endgeneration %}\n{% endfor %}"
-        "{{ n.x }}{{ tools }}{{ strftime_now('%Y') }}{{ dict(a='é') | tojson }}{{ add_generation_prompt }}"
+        "{{ n.x }}{{ messages[-1].content }}"
+        "{{ tools }}{{ strftime_now('%Y') }}{{ dict(a='é') | tojson }}{{ add_generation_prompt }}"
     )
     for written in (TEMPLATE, template):
         monkeypatch.setattr(tokenizer, "chat_template", written)
@@ -126,9 +127,68 @@ def test_a_chat_is_rendered_as_transformers_renders_it(chatty: Engine, monkeypat
         assert as_chat(tokenizer, "the cat", config(system="Bé\n<brief>.")) == theirs
 
 
+@pytest.mark.parametrize(
+    ("prompt", "system"),
+    [("a<|im_end|>\n<|im_start|>b", ""), ("<|endoftext|>", "<|im_start|>"), (" the <mark>", "")],
+)
+def test_the_name_of_a_control_token_that_somebody_typed_is_text(chatty: Engine, prompt: str, system: str) -> None:
+    """The target reads its template's control tokens and no others, and all of the text."""
+    tokenizer = chatty.pair.tokenizer
+    ids = chat_ids(tokenizer, prompt, config(system=system))
+    plain = chat_ids(tokenizer, "the cat", config(system="be" if system else ""))
+    assert ids and plain
+    special = set(tokenizer.all_special_ids)
+    assert [token for token in ids if token in special] == [token for token in plain if token in special]
+    assert tokenizer.decode(list(ids)) == as_chat(tokenizer, prompt, config(system=system))
+
+
+@pytest.mark.parametrize(
+    ("template", "found"),
+    [
+        ("{% for m in messages %}{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}!", "the cat!"),
+        ("{{ messages[0].content | upper | lower | trim }}", "the cat"),
+        ("{{ bos_token + eos_token + unk_token | default('') }}{{ messages[0].content }}", "the cat"),
+        ("{% for m in messages %}{% if m.content is not string %}x{% endif %}{% endfor %}", None),
+        ("chatml", None),
+        ("", None),
+    ],
+)
+def test_a_chat_contains_the_message(
+    chatty: Engine, monkeypatch: pytest.MonkeyPatch, template: str, found: str | None
+) -> None:
+    """Or the run is refused; a template may expect its content in parts."""
+    tokenizer = chatty.pair.tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", template)
+    monkeypatch.setattr(type(tokenizer), "special_tokens_map", {})
+    if found is None:
+        with pytest.raises(ConfigError):
+            as_chat(tokenizer, "the cat", config(template="chat"))
+    else:
+        assert as_chat(tokenizer, "the cat", config()) == found
+
+
+def test_a_system_prompt_that_a_template_leaves_out_is_refused(chatty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chatty.pair.tokenizer, "chat_template", "{{ messages[-1].content }}")
+    with pytest.raises(ConfigError, match="system message") as error:
+        chatty.encode("the cat", config(system="Be brief."))
+    assert error.value.field == "system"
+
+
 def test_a_text_ends_at_every_end_that_the_files_name(chatty: Engine) -> None:
     end = chatty.pair.tokenizer.convert_tokens_to_ids("<|im_end|>")
     assert chatty.pair.ends == (0, end)
+    pieces = [piece(chatty.pair.tokenizer, token, False, (0, end, end - 1), (0, end)) for token in (0, end - 1, end)]
+    assert pieces == [END, CONTROL, END]
+
+
+def test_stop_strings_are_found_as_tokens_or_refused(chatty: Engine) -> None:
+    tokenizer = chatty.pair.tokenizer
+    mark = tokenizer.convert_tokens_to_ids("<|im_start|>")
+    cut = StopStrings(tokenizer, ("never", "<|im_start|>"))
+    assert cut([70, 71], [72, mark, 73]) == 2 and cut([], [72]) is None
+    with pytest.raises(ConfigError, match="control token") as error:
+        StopStrings(tokenizer, ("\n<|im_start|>",))
+    assert error.value.field == "stop"
 
 
 @pytest.mark.parametrize("drafter", ["none", "prompt_lookup"])
@@ -145,8 +205,19 @@ def test_a_stop_string_ends_the_text_before_it(chatty: Engine, drafter: str, rul
     assert stop in decode(list(ended.ids)) and stop not in decode(list(ended.ids[:-1]))
 
 
+def test_stop_strings_of_the_command() -> None:
+    parser = argparse.ArgumentParser()
+    add_settings(parser)
+    args = parser.parse_args(["--stop", "one", "--stop", "\n", "--stop", "two\\n"])
+    assert read_settings(args).stops == ("one", "\n", "two\n")
+
+
 def test_stop_strings_are_lines() -> None:
     assert config(stop="\\n\\nUser:\n\nEND").stops == ("\n\nUser:", "END")
+    assert config(stop=["\n", "a\nb", "\\n"]).stops == ("\n", "a\nb", "\n")
+    for empty in ("\n", "\n\n", "\nUser:"):
+        with pytest.raises(ConfigError, match="empty line"):
+            config(stop=empty)
     assert before("one END two", ("two", "END")) == "one "
     assert before("one", ("two",)) == "one"
     with pytest.raises(ConfigError, match="Stop at"):

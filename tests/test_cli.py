@@ -15,7 +15,7 @@ from msgspec import structs
 
 from specdiff_core import cli
 from specdiff_core.cli import options
-from specdiff_core.cli.output import LEGEND, marked_text, plain, table
+from specdiff_core.cli.output import LEGEND, marked_text, printing, table
 from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Committed, Failed, PiecesSeen
@@ -242,6 +242,23 @@ def test_replay_tells_what_decode_told(
     assert json.loads(out.splitlines()[-1])["lanes"]["drafted"] == decoded
 
 
+def test_text_from_outside_cannot_steer_the_terminal(
+    decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A prompt, a title, lanes, results and errors; what follows --json stays JSON, and bars and colours work."""
+    evil = "\x1b]0;a\x07\x9b2J\u202e\x7f\r\x85\u2028"
+    trace = tmp_path / "evil.jsonl"
+    write_trace(trace, {f"lane {evil}": list(FakeDecoder().decode(f"p {evil}", DecodeConfig()))}, title=evil)
+    for words in (("replay", str(trace), "--json"), ("decode", "--prompt", f"p {evil}"), ("replay", f"{evil}.jsonl")):
+        _, out, err = run(capsys, *words)
+        assert not set("\x1b\x07\x9b\u202e\x7f\r\x85\u2028") & set(out + err)
+        if "--json" in words:
+            assert json.loads(out.split("\n")[-2])["title"] == evil
+    with printing():
+        sys.stderr.write("\x1b[2K\r\x1b[1m\x1b[K")
+    assert capsys.readouterr().err == "\\u001b[2K\r\x1b[1m\x1b[K"
+
+
 def test_a_character_of_several_tokens_is_marked_where_it_is_whole() -> None:
     """The bytes of an é may be two tokens: half of it is never printed."""
     events = [
@@ -250,7 +267,6 @@ def test_a_character_of_several_tokens_is_marked_where_it_is_whole() -> None:
         Committed(round=1, ids=(3, 4), sources=("target", "draft"), total=4, at=0.2),
     ]
     assert marked_text(events) == "caf[é]!"
-    assert plain("a\x1b[2Jb\r\nc\té") == "a\\x1b[2Jb\\r\nc\té", "text cannot steer the terminal"
 
 
 def test_pairs_are_listed_with_their_reasons(

@@ -22,7 +22,7 @@ from msgspec import convert, structs, to_builtins
 import specdiff_core
 from specdiff_core.schema import events, pairs
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
-from specdiff_core.schema.events import Committed, DraftReady, Finished, Span, TargetScored, Verified
+from specdiff_core.schema.events import Committed, DraftReady, Finished, PiecesSeen, Span, TargetScored, Verified
 from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_up
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling
@@ -219,6 +219,22 @@ def test_many_small_values_are_refused() -> None:
     """They need eleven times as much memory as the text."""
     with pytest.raises(TraceError, match="too long"):
         read_trace(GOOD.replace(b'"ids":[', b'"ids":[' + b"999," * 3_000_000, 1))
+
+
+def test_a_small_trace_of_much_text_is_refused() -> None:
+    """A long piece, used again and again; more tokens than any run has; more lanes than anybody names."""
+
+    def trace(count: int, piece: str, lanes: int = 1) -> bytes:
+        events = [
+            PiecesSeen(pieces={7: piece}),
+            Committed(round=0, ids=(7,) * count, sources=("draft",) * count, total=count, at=0.1),
+        ]
+        return dump_trace({str(lane): events for lane in range(lanes)})
+
+    assert read_trace(trace(1000, "piece" * 100)).lanes
+    for raw in (trace(1000, "x" * 20_000), trace(300_000, "x"), trace(1, "x", lanes=300)):
+        with pytest.raises(TraceError):
+            read_trace(gzip.compress(raw))
 
 
 def test_gzip_members_are_unpacked_in_linear_time() -> None:

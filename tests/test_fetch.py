@@ -177,6 +177,13 @@ def test_pip_finds_it_on_an_index(file: File, index: Index, cache: Path, monkeyp
     assert sha256(fetch.fetch(file).read_bytes()) == file.sha256
 
 
+def test_a_file_that_was_damaged_in_the_cache_is_fetched_again(file: File, index: Index) -> None:
+    path = fetch.fetch(file)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert fetch.cached(file) is None and fetch.fetch(file).read_bytes() == whole
+
+
 def test_a_stopped_download_goes_on_where_it_was(file: File, index: Index, cache: Path) -> None:
     index.answer = "slow"
     seen: list[str] = []

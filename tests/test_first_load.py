@@ -26,14 +26,16 @@ def client() -> TestClient:
         number = next(made)
         return PlainTextResponse(f"{request.url.path} {number}", 200 if number else 503)
 
-    paths = [Route(path, answer, methods=["GET", "POST"]) for path in ("/", "/assets/a.js", "/runs/a")]
+    paths = [Route(path, answer, methods=["GET", "POST"]) for path in ("/", "/assets/a.js", "/runs/a", "/config")]
     return TestClient(Starlette(routes=paths, middleware=[Middleware(Kept)]))
 
 
 def test_a_page_and_its_scripts_are_made_once_but_no_failure_is_kept(client: TestClient) -> None:
     assert client.get("/").status_code == 503
-    texts = [client.get(path).text for path in ("/", "/", "/?lesson=gamma", "/assets/a.js", "/assets/a.js")]
-    assert texts == ["/ 1", "/ 1", "/ 1", "/assets/a.js 2", "/assets/a.js 2"]
+    texts = [
+        client.get(path).text for path in ("/", "/", "/?lesson=gamma", "/assets/a.js", "/assets/a.js", *["/config"] * 2)
+    ]
+    assert texts == ["/ 1", "/ 1", "/ 1", "/assets/a.js 2", "/assets/a.js 2", "/config 3", "/config 3"]
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,7 @@ def test_a_page_and_its_scripts_are_made_once_but_no_failure_is_kept(client: Tes
         ("/", {"accept-encoding": "gzip"}),
         ("/", {"if-none-match": '"a"'}),
         ("/?deep_link=a", {}),
+        ("/config?deep_link=a", {}),
         ("/?page=a", {}),
         ("/runs/a", {}),
     ],

@@ -6,13 +6,18 @@ import inspect
 import json
 from pathlib import Path
 from runpy import run_path
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
+import httpx
 import pytest
 from gradio.mcp import GradioMCPServer
 from gradio.queueing import Queue
+from gradio.route_utils import CustomCORSMiddleware
+from gradio.server_messages import EstimationMessage
 from gradio.state_holder import StateHolder
+from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.testclient import TestClient
 
@@ -24,8 +29,10 @@ from app.gradio_patches import (
     answer_json,
     calm_queue,
     count_values,
+    judge_origins,
     unjudged,
 )
+from app.guard import is_own
 
 pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
@@ -44,7 +51,7 @@ def test_the_launcher_applies_them_and_begins_the_page_with_our_scripts(monkeypa
         for page.share in (False, True):
             ours = f'<script src="./{MODULES}">'
             for headers in ({}, {"range": "bytes=0-"}):  # kept, and not
-                answer = TestClient(app, f"http://{page.share}").get("/", headers=headers)
+                answer = TestClient(app, f"http://127.0.0.{1 + page.share}").get("/", headers=headers)
                 before, found, _ = answer.text.partition(ours)
                 assert found and "<base" in before and "<script" not in before
     finally:
@@ -66,6 +73,60 @@ def test_gradios_queue_still_reads_the_pauses_that_are_set() -> None:
     queue.sleep_when_free = 0.2
     calm_queue(page)
     assert queue.sleep_when_free == 0.2
+
+
+def test_gradios_queue_would_still_end_by_an_unknown_session(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours goes on after calls without a session, after more sessions than are kept, and after any failure."""
+
+    def echo(text: str) -> str:
+        return text
+
+    with gr.Blocks() as page:
+        gr.api(echo, api_name="echo")
+    event: Any = SimpleNamespace(session_hash="gone", alive=True, _id="1")
+    with pytest.raises(KeyError):
+        page._queue.send_message(event, EstimationMessage(queue_size=1))
+    _, url, _ = launch.serve(page, prevent_thread_lock=True, quiet=True)
+    queue = page._queue
+    try:
+        with httpx.Client(base_url=url, timeout=30) as client:
+
+            def join(session: str) -> int:
+                asked = {"fn_index": 0, "data": ["a"], "session_hash": session}
+                return client.post("gradio_api/queue/join", json=asked).status_code
+
+            assert [join("") for _ in range(4)] == [400] * 4
+            for name, body in (
+                ("queue/join", {"fn_index": -1, "data": ["secret"], "session_hash": "a"}),
+                ("call/no", {}),
+            ):
+                assert client.post(f"gradio_api/{name}", json={"data": ["secret"], **body}).status_code == 400
+            assert client.get("", params={"page": "no"}).status_code == 400
+            assert "secret" not in caplog.text and "Traceback" not in caplog.text
+            queue.pending_messages_per_session.max_size = 2
+            assert [join(f"session {number}") for number in range(9)] == [200] * 9
+            broken = [RuntimeError("nobody foresaw this")]
+            next_events = queue.get_events
+            monkeypatch.setattr(queue, "get_events", lambda: 1 / 0 if broken and broken.pop() else next_events())
+            assert join("mine") == 200
+            events = client.get("gradio_api/queue/data", params={"session_hash": "mine"}).text
+            assert '"process_completed"' in events and not broken
+            assert client.get("readyz").status_code == 200
+            queue.stopped = True
+            assert client.get("readyz").json()["status"] == "failing"
+    finally:
+        page.close()
+
+
+def test_gradio_would_still_trust_other_pages_of_this_machine() -> None:
+    cors = CustomCORSMiddleware(None)  # type: ignore[arg-type]  # it is not called
+    headers = Headers({"host": "127.0.0.1:7860", "origin": "http://localhost:9"})
+    assert inspect.unwrap(CustomCORSMiddleware.is_valid_origin)(cors, headers), "no longer needed"
+    judge_origins(is_own)
+    assert not cors.is_valid_origin(headers)
+    assert cors.is_valid_origin(Headers({"host": "127.0.0.1:7860", "origin": "http://127.0.0.1:7860"}))
 
 
 def test_gradio_would_still_print_what_a_short_call_holds() -> None:

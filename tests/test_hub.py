@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoints import CPU, same_text, save_drafter, save_target, save_tokenizer
+from gguf_files import write
 from servers import Loopback, send, send_slowly
 from test_cli import ROOT
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaConfig, Qwen2Config, Qwen3Config
@@ -26,14 +27,15 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaCo
 from specdiff_core import loading
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
-from specdiff_core.models import hub, memory
+from specdiff_core.models import hub, memory, own_pairs
 from specdiff_core.models.dflash import DFlashDraftModel
+from specdiff_core.models.folders import is_cached, resolve
 from specdiff_core.models.memory import Machine, needed, refusal, size_of
 from specdiff_core.schema import published
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, Stopped
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import race_lanes
-from specdiff_core.schema.pairs import NONE, PAIRS, DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PAIRS, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig
 
 
@@ -147,6 +149,30 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub) -> None:
     assert not served.weights_asked()
     pinned = load_pair(pair_of(revision=first), CPU)
     assert pinned.name_of("target") == f"lab/gpt2@{first}"
+
+
+def test_a_quantisation_of_a_repository_is_fetched(
+    served: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That file alone, once; a wrong name is answered with the right ones."""
+    monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "converted"))
+    folder = served.root / "lab" / "tiny-GGUF"
+    folder.mkdir()
+    for seed, name in enumerate(("tiny.Q8_0.gguf", "tiny-Q4_0.gguf", "tiny-Q4_0-00001-of-00002.gguf")):
+        write(folder / name, seed=seed)
+    own = own_pairs.parse({"target": "lab/tiny-GGUF:q4_0", "drafter": "lab/tiny-GGUF:tiny.Q8_0.gguf"})
+    same_text(Engine.load(own.name, device="cpu"), "autoregressive")
+    OWN_PAIRS.clear()
+    asked = len(served.asked)
+    Engine.load(own.name, device="cpu")
+    assert len(served.asked) == asked, "the cache has it"
+    got = [path.rpartition("/")[2] for verb, path in served.asked if verb == "GET" and path.endswith(".gguf")]
+    assert sorted(got) == ["tiny-Q4_0.gguf", "tiny.Q8_0.gguf"]
+    with pytest.raises(PairUnavailable, match=r"tiny\.Q8_0\.gguf"):
+        resolve("lab/tiny-GGUF:Q5_1")
+    with pytest.raises(PairUnavailable, match="lab/tiny-GGUF:Q4_K_M"):
+        resolve("lab/tiny-GGUF")
+    assert is_cached("lab/tiny-GGUF:Q8_0") and not is_cached("lab/tiny-GGUF:Q5_1")
 
 
 def test_a_download_reports_bytes_and_speed_and_can_be_stopped(

@@ -12,6 +12,7 @@ import pytest
 import torch
 from checkpoints import CPU, change, same_text, save_drafter, save_target, save_tokenizer
 from tables import first_draft
+from transformers import AutoTokenizer
 
 from specdiff_core import loading
 from specdiff_core.engine import Engine
@@ -19,6 +20,7 @@ from specdiff_core.loading import load_pair
 from specdiff_core.models import availability as here
 from specdiff_core.models import hub
 from specdiff_core.models.availability import availability
+from specdiff_core.models.folders import damage
 from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec
@@ -127,6 +129,24 @@ def test_a_damaged_index_is_named(pair: PairSpec, text: str) -> None:
         load_pair(pair, CPU)
 
 
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (OSError(13, "no access", "/home/me/models/m/x.json"), "m/x.json"),
+        (OSError(13, "no access", "/home/of me/my models/m/x.json"), "m/x.json"),
+        (
+            ImportError("/home/me/venv/lib/x.so needs optimum; see https://example.org/a/b/c"),
+            "https://example.org/a/b/c",
+        ),
+    ],
+)
+def test_an_error_of_another_package_shows_nobodys_folders(error: Exception, shown: str) -> None:
+    with pytest.raises(WeightsError) as caught, damage("It is damaged"):
+        raise error
+    assert shown in caught.value.message and "/home" not in str(caught.value)
+    assert ("Install" in caught.value.hint) == isinstance(error, ImportError)
+
+
 def test_damaged_target_files_are_named(pair: PairSpec) -> None:
     weights = Path(pair.target) / "model.safetensors"
     whole = weights.read_bytes()
@@ -156,16 +176,57 @@ def test_a_drafter_with_other_ids_costs_itself_only(pair: PairSpec, tmp_path: Pa
 
 
 def test_tokenizer_and_target_must_agree(pair: PairSpec, tmp_path: Path) -> None:
-    for size, end in ((50, 0), (400, 0), (270, 7)):  # too small, too large, another end
-        folder = tmp_path / f"target-{size}-{end}"
-        save_target(folder, size, end)
+    for size in (50, 400):  # too small, too large
+        folder = tmp_path / f"target-{size}"
+        save_target(folder, size)
         with pytest.raises(TokenizerMismatch, match="tokenizer"):
             load_pair(dataclasses.replace(pair, target=str(folder)), CPU)
 
 
-def test_a_target_that_names_no_end_and_a_tokenizer_that_names_an_id_too_many(pair: PairSpec) -> None:
-    change(pair.target, eos_token_id=[])
-    assert load_pair(pair, CPU).ends == (0,)
+CHATS = "<|turn|>{{ messages[0].content }}%s<|turn|>"
+
+
+@pytest.mark.parametrize(
+    ("model", "generation", "tokens", "template", "ends"),
+    [
+        ([], None, "<|endoftext|>", "", ["<|endoftext|>"]),
+        (7, None, "<|endoftext|>", "", ["<|endoftext|>", 7]),
+        (-1, [7, 999999, 8, "x"], None, "", [7, 8]),
+        (None, None, None, "", []),
+        (0, None, "<|endoftext|>", "<|im_end|>", ["<|endoftext|>", "<|im_end|>"]),
+        (0, None, "<|im_end|>", "<|eot_id|>", ["<|im_end|>", "<|endoftext|>", "<|eot_id|>"]),
+        (0, None, None, "<|end|><|return|>", ["<|endoftext|>", "<|return|>"]),
+    ],
+)
+def test_a_text_ends_at_whatever_the_files_or_the_chat_template_end_it_with(
+    tmp_path: Path, model: Any, generation: Any, tokens: str | None, template: str, ends: list[Any]
+) -> None:
+    """An id that the target lacks ends nothing, and doesn't keep it from loading."""
+    save_tokenizer(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer.add_tokens(["<|turn|>", "<|im_end|>", "<|eot_id|>", "<|end|>", "<|return|>"], special_tokens=True)
+    tokenizer.eos_token, tokenizer.chat_template = tokens, template and CHATS % template
+    tokenizer.save_pretrained(tmp_path)
+    save_target(tmp_path, len(tokenizer))
+    change(tmp_path, eos_token_id=model)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": generation}))
+    loaded = load_pair(PairSpec(name="own", label="", target=str(tmp_path), context=64, drafters=(NONE,)), CPU)
+    assert loaded.ends == tuple(tokenizer.convert_tokens_to_ids(e) if isinstance(e, str) else e for e in ends)
+
+
+def test_a_token_that_only_the_tokenizer_has_is_refused_where_it_is_read(pair: PairSpec) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(pair.target)
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    tokenizer.save_pretrained(pair.target)
+    change(pair.target, pad_token_id=270)
+    engine = Engine(load_pair(pair, CPU))
+    assert max(engine.encode("the [PAD]", DecodeConfig())) < 270
+    engine.pair.tokenizer.chat_template = "[PAD]{{ messages[0].content }}"
+    with pytest.raises(ConfigError, match=r"no token '\[PAD\]'"):
+        engine.encode("the", DecodeConfig())
+
+
+def test_a_tokenizer_that_names_an_id_too_many(pair: PairSpec) -> None:
     words = Path(pair.tokenizer) / "tokenizer.json"
     values = json.loads(words.read_text())
     values["model"]["vocab"]["t"] = 999

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +19,7 @@ from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.models import hub
 from specdiff_core.models.own_pairs import KEPT, OWN, find, kind_of, parse, register_pair
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, WeightsError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, PairUnavailable, WeightsError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -54,6 +56,75 @@ def test_a_name_says_everything(target: str) -> None:
     assert len(OWN_PAIRS) <= KEPT
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "added_tokens.json"])
+def test_a_file_that_never_ends_is_refused(target: str, name: str) -> None:
+    path = Path(target) / name
+
+    def fill() -> None:
+        path.touch()
+        os.truncate(path, 30 * 10**9)
+
+    for make in (lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"), fill):
+        path.unlink(missing_ok=True)
+        make()
+        with pytest.raises(WeightsError, match=f"{name} is not a file of at most"):
+            Engine.load(own_pair(target).name)
+
+
+EVIL: list[dict[str, Any]] = [
+    {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}},
+    {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+    {"normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "aa"}},
+    {"decoder": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10**8}},
+]
+
+
+@pytest.mark.parametrize("part", EVIL, ids=lambda part: next(iter(part)))
+def test_a_tokenizer_of_ones_own_is_tried_in_another_process(target: str, part: dict[str, Any]) -> None:
+    path = Path(target) / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | part))
+    with pytest.raises(WeightsError, match="tokenizer"):
+        Engine.load(own_pair(target).name)
+
+
+def test_a_prompt_of_ids_that_the_target_lacks_is_refused(target: str) -> None:
+    engine = Engine.load(own_pair(target).name)
+    engine.pair.tokenizer.add_tokens([f"{more:02}zebra" for more in range(IDS - 269)])
+    with pytest.raises(ConfigError):
+        engine.encode("a 10zebra")
+
+
+@pytest.mark.parametrize(
+    ("typed", "source", "revision"),
+    [
+        ("owner/name ", "owner/name", ""),
+        ('"a folder/x"', "a folder/x", ""),
+        ("~/models/x.gguf", "/home/me/models/x.gguf", ""),
+        ("file:///a%20b/x.gguf", "/a b/x.gguf", ""),
+        ("owner/name-GGUF:Q4_K_M", "owner/name-GGUF:Q4_K_M", ""),
+        ("hf.co/owner/name:Q8_0", "owner/name:Q8_0", ""),
+        ("https://huggingface.co/owner/name", "owner/name", ""),
+        ("https://huggingface.co/owner/name/tree/main/?x=1", "owner/name", ""),
+        ("https://huggingface.co/owner/name/tree/abc", "owner/name", "abc"),
+        ("https://huggingface.co/owner/name/blob/main/sub/x-Q4_0.gguf", "owner/name:sub/x-Q4_0.gguf", ""),
+    ],
+)
+def test_a_source_is_read_as_people_paste_it(
+    monkeypatch: pytest.MonkeyPatch, typed: str, source: str, revision: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert parse({"target": typed}) == parse({"target": source, "target_revision": revision})
+    assert parse({"target": "x", "drafter": typed}).drafter == source
+
+
+@pytest.mark.parametrize("source", ["~/model", "owner/na me", "own:er/x", "owner/name:", "owner/..", "-/-"])
+def test_a_source_that_cannot_be_is_a_sentence(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.raises(PairUnavailable) as error:
+        own_pair(source)
+    assert error.value.hint
+
+
 @pytest.mark.parametrize(
     ("values", "field"),
     [
@@ -63,6 +134,11 @@ def test_a_name_says_everything(target: str) -> None:
         ({"target": "a/b", "mask_id": "-1"}, "mask_id"),
         ({"target": "a/b", "context": "7"}, "context"),
         ({"target": "a/b", "kind": "magic"}, "kind"),
+        *(
+            ({"target": "a/b", f"{role}_revision": revision}, f"{role}_revision")
+            for role in ("target", "drafter")
+            for revision in ("/etc", "../x", "a/../../x", "a//b", "refs/pr/1", "main\n", "a\\b", ".", "~", "ma\u2024in")
+        ),
         ({"target": "a/b", "remote_code": "1"}, "remote_code"),
     ],
 )
@@ -70,6 +146,11 @@ def test_what_is_no_pair_is_refused(values: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(values)
     assert caught.value.field == field and caught.value.hint
+
+
+def test_a_revision_is_a_commit_or_a_branch() -> None:
+    for revision in ("main", "v1.0", "feature/x_1", "0" * 40):
+        assert parse({"target": "a/b", "target_revision": revision}).target_revision == revision
 
 
 def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> None:

@@ -667,6 +667,14 @@ def test_tensors_that_do_not_fit_are_refused_with_the_reason(tmp_path: Path) -> 
     whole = load_file(file)
     save_file({name: tensor.half() if name in COPIES else tensor for name, tensor in whole.items()}, file)
     assert why_missing(pair) == "", "a copy may be less precise"
+    half = whole["lm_head.weight"].half()
+    for name in COPIES:
+        save_file({**whole, name: whole[name] + 0.05 * whole[name].std() * (half - half.mean()).sign()}, file)
+        assert why_missing(pair) == "", "its target may be quantised"
+        drafter = load_pair(pair, CPU).drafters[pair.drafters[0].name]
+        words = drafter.words
+        own = {COPIES[0]: words.read_embedding(), COPIES[1]: words.read_rows()}[name]
+        assert torch.equal(own, load_file(file)[name]) and "own tables" in drafter.note
     save_file({**whole, "lm_head.weight": whole["lm_head.weight"] + 1}, file)
     assert "the lm_head.weight stored with it is not the target's" in why_missing(pair)
     for gone in (*CONFIDENCE, "markov_head.markov_w1.weight"):

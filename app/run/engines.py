@@ -127,7 +127,10 @@ class Engines:
                 self(pair, drafter, progress)
 
     def loading(self) -> str:
-        """What a run would wait for; empty once a pair is loaded."""
+        """What a run would wait for; empty once a pair is loaded. If the process that had it died, another loads it:
+        a host that sends no visitors before would wait for ever."""
+        if self._loaded and not self._alive():
+            self.prepare()
         return "" if self._loaded and self._alive() else self._loads.message or "No model is loaded yet"
 
     def doing(self) -> Iterator[str]:
@@ -145,7 +148,7 @@ class Engines:
         happens here, and passes, which need the GPU, in the runs. torch accepts "cuda" there only
         after ``spaces`` was imported.
         """
-        if self._preparing is not None:
+        if self._preparing is not None and (self._preparing.is_alive() or self._alive()):
             return
         first = "embedded" if missing_file(pair) else pair
         pairs = [first, *([pair] if first != pair and own_pairs.is_public() else [])]

@@ -55,12 +55,12 @@ def forms(tab: str) -> dict[str, dict[str, Any]]:
 class Explores(Protocol):
     """A decoder that explores in its own process (:class:`app.run.process.RemoteDecoder`)."""
 
-    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
-        """An exploration, part by part."""
+    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot | str]:
+        """An exploration, part by part, and "" now and then during a part."""
 
 
 Explore = Callable[[Exploration, Stop], Iterator["str | Snapshot | None"]]
-"""Yields messages while the engine loads, None when it is loaded, then a snapshot for each part."""
+"""Yields messages while the engine loads, None when it is loaded, a snapshot for each part, "" during a part."""
 
 
 def exploring(factory: Factory) -> Explore:

@@ -122,13 +122,16 @@ class Job(ABC):
                         self.message = part or self.message
                     self._changed.set()
                     if not self.short and self.phase != "loading":
-                        self._give_way()
+                        if part == "":  # in the middle of a part, for whose end a race waits
+                            self._limit()
+                        else:
+                            self._give_way()
                 if self.stop.is_set():
                     raise Stopped
         except Stopped:
             pass
         except Exception as error:  # a card in the thread that shows it
-            self.error = error
+            self.error = self.error or error  # its limit is why it was stopped
         finally:
             self.done.set()
             self._changed.set()
@@ -155,19 +158,23 @@ class Job(ABC):
         if self.abandoned:
             self.stop.set()
 
+    def _limit(self) -> None:
+        """Stop if the page is gone or the time limit is reached."""
+        self._stop_if_left()
+        if time.monotonic() > self._until and not self.stop.is_set():
+            self.stop.set()
+            self.error = LimitReached(
+                f"An exploration on this server may take {duration(limit(EXPLORING))}, and this one took longer.",
+                hint="Choose smaller settings, or run the lab yourself, without a limit.",
+            )
+
     def _give_way(self) -> None:
         """Let races run first, but go on after each. Stop if the page is gone or the time limit is reached."""
         phase = self.phase
         if phase != self._timed:  # loading isn't counted
             self._timed, self._until = phase, time.monotonic() + limit(EXPLORING)
         while True:
-            self._stop_if_left()
-            if time.monotonic() > self._until and not self.stop.is_set():
-                self.stop.set()
-                self.error = LimitReached(
-                    f"An exploration on this server may take {duration(limit(EXPLORING))}, and this one took longer.",
-                    hint="Choose smaller settings, or run the lab yourself, without a limit.",
-                )
+            self._limit()
             waits = time.monotonic()
             goes_on = self.stop.is_set() or self.turns.races.wait_gap(self._races, GLANCE)
             self._until += time.monotonic() - waits  # other people's races are not its own time

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from app.run.engines import Engines, Loader, Progress, load_engine
 from app.run.exploration import parts
+from app.run.job import BEAT
 from app.run.race import Ask, Update, record
 from app.run.turns import Queue
 from specdiff_core.explorations.base import Exploration, Snapshot
@@ -33,6 +34,8 @@ STOP_CHECK = 0.2
 """Seconds between checks of the visitor's stop event."""
 STOPS_WITHIN = 20.0
 """Seconds that a stopped call may take (its current pass must end); then its process is killed."""
+SILENT = 120.0
+"""Seconds without its pulse after which a process is killed: something stopped it."""
 HELD = 4
 """Paused explorations that are kept: more than run at once, because abandoned ones never end."""
 
@@ -53,6 +56,7 @@ class Remote:
         self._context = multiprocessing.get_context("spawn")  # a fork would inherit threads and sockets
         self._process: Any = None
         self._pipe: Pipe | None = None
+        self._pulse = self._context.Value("L", lock=False)  # of the process: counts seconds
         self._over = False
         self.numbers = itertools.count()  # of explorations
         atexit.register(self.end)
@@ -94,14 +98,15 @@ class Remote:
     def _start(self) -> Pipe:
         self.close()
         self._pipe, theirs = self._context.Pipe()
-        self._process = self._context.Process(target=_serve, args=(theirs, self._load), name="decode", daemon=True)
+        whole = (theirs, self._load, self._pulse)
+        self._process = self._context.Process(target=_serve, args=whole, name="decode", daemon=True)
         self._process.start()
         theirs.close()  # otherwise its death would not end our reading
         return self._pipe
 
     def ask(self, pipe: Pipe, *call: Any, stop: Stop | None = None) -> Generator[Any, None, None]:
-        """Call a method of :class:`_Served`: send its name and its arguments through ``pipe``, and
-        yield the answers. ``stop`` ends it at its next pass.
+        """Call a method of :class:`_Served`: send its name and its arguments through ``pipe``, and yield the answers;
+        "" now and then while there is none. ``stop`` ends it at its next pass.
 
         Raises:
             Exception: the exception that ended the call, with its traceback as the cause.
@@ -118,7 +123,9 @@ class Remote:
             try:
                 pipe.send(call)
                 answer = ()
-                while not _is_last(answer := self._next(pipe, stop)):
+                for answer in self._answers(pipe, stop):
+                    if _is_last(answer):
+                        break
                     yield answer
             except (EOFError, OSError) as error:
                 answer = None
@@ -135,16 +142,27 @@ class Remote:
         if answer is not None:
             raise answer
 
-    def _next(self, pipe: Pipe, stop: Stop | None) -> Any:
-        """Wait for the next answer; forward the visitor's stop to the process."""
-        stopped_at = math.inf
-        while time.monotonic() - stopped_at <= STOPS_WITHIN:
+    def _answers(self, pipe: Pipe, stop: Stop | None) -> Iterator[Any]:
+        """The answers of the current call as they come, and "" every :data:`BEAT` seconds without one, so that its
+        caller can end it. Forwards the visitor's stop to the process.
+
+        Raises:
+            EOFError: the process doesn't stop, or doesn't run any more: its pulse has stopped.
+        """
+        stopped_at, pulse = math.inf, 0
+        beaten = yielded = time.monotonic()
+        while True:
             if stopped_at == math.inf and stop is not None and stop.is_set():
                 pipe.send(STOP)
                 stopped_at = time.monotonic()
-            if pipe.poll(STOP_CHECK):
-                return pipe.recv()
-        raise EOFError("it does not stop")
+            answered, now = pipe.poll(STOP_CHECK), time.monotonic()
+            if pulse != self._pulse.value:
+                beaten, pulse = now, self._pulse.value
+            if not answered and (now - stopped_at > STOPS_WITHIN or now - beaten > SILENT):
+                raise EOFError("it does not answer")
+            if answered or now - yielded > BEAT:
+                yield pipe.recv() if answered else ""
+                yielded = time.monotonic()
 
     def _drain(self, pipe: Pipe) -> None:
         """Stop the current call and read its remaining answers."""
@@ -172,20 +190,23 @@ class RemoteDecoder:
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode."""
-        yield from self._remote.ask(self._pipe, "decode", self._pair, prompt, config, options, stop=stop)
+        answers = self._remote.ask(self._pipe, "decode", self._pair, prompt, config, options, stop=stop)
+        yield from filter(None, answers)
 
     def load_drafter(self, drafter: str, progress: Progress) -> None:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
         self._remote.report(progress, self._pipe, "load_drafter", self._pair, drafter)
 
-    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
-        """An exploration, part by part; other runs may decode between two parts."""
+    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot | str]:
+        """An exploration, part by part, and "" now and then during a part; other runs may decode between two parts."""
         new: Exploration | None = exploration
         number, over = next(self._remote.numbers), False
         while not over:
-            (snapshot,) = self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop)
-            yield snapshot
-            new, over = None, snapshot.over
+            for answer in self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop):
+                if answer == "":
+                    yield ""
+            yield answer  # the part, once the call has ended
+            new, over = None, answer.over
 
 
 def engines_elsewhere(load: Loader = load_engine) -> Engines:
@@ -198,13 +219,14 @@ def _is_last(answer: Any) -> bool:
     return answer is None or isinstance(answer, Exception)
 
 
-def _serve(connection: Pipe, load: Loader) -> None:
+def _serve(connection: Pipe, load: Loader, pulse: Any) -> None:
     """Main function of the process: answer calls until the server is gone. Each ends with None or
     the exception that it raised."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's end ends this process
     calls: SimpleQueue[Any] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, calls, stop), name="listen", daemon=True).start()
+    threading.Thread(target=_beat, args=(pulse,), name="beat", daemon=True).start()
     served = _Served(connection, stop, load)
     with contextlib.suppress(OSError):  # the server is gone
         while (call := calls.get()) is not None:
@@ -215,6 +237,13 @@ def _serve(connection: Pipe, load: Loader) -> None:
             except Exception as error:  # raised again in the server
                 last = portable(error)
             connection.send(last)
+
+
+def _beat(pulse: Any) -> None:
+    """Show that the process runs, whatever its call does."""
+    never = threading.Event()
+    while not never.wait(1):
+        pulse.value += 1
 
 
 def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) -> None:

@@ -8,20 +8,18 @@ it is over.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import errno
 import json
 import re
 import secrets
-import shutil
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -31,6 +29,7 @@ from app.run.engines import Factory, progress_of
 from app.run.gpu import on_gpu, seconds_of
 from app.run.job import LOG, Job, frame, refusal
 from app.run.turns import SHARES
+from app.temporary import own_folder
 from specdiff_core.measure.block import redraft, sizes
 from specdiff_core.measure.race import Step, race
 from specdiff_core.schema.decoder import Decoder, Stop
@@ -60,13 +59,17 @@ Lanes = Mapping[str, DecodeConfig]
 """The lanes of a race: name -> settings, the baseline first."""
 
 
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Errors of a disk, a quota or a limit that is reached."""
+
+
 @contextlib.contextmanager
 def storing() -> Iterator[None]:
     """Raise SpecDiffError if the disk is full."""
     try:
         yield
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        if error.errno not in FULL:
             raise
         raise SpecDiffError(
             "The server's disk is full, so the run can't be kept.",
@@ -78,8 +81,10 @@ class Traces:
     """The files of this server's runs, with unguessable names, in a temporary folder."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._growing = set[str]()  # names of files of current races
+        self._opened: deque[Path] = deque()  # files of visitors, the oldest first
+        self._made: Path | None = None
 
     @contextlib.contextmanager
     def growing(self, path: Path) -> Iterator[None]:
@@ -90,19 +95,30 @@ class Traces:
         finally:
             self._growing.discard(path.name)
 
-    @cached_property
+    @property
     def _folder(self) -> Path:
-        folder = Path(tempfile.mkdtemp(prefix="specdiff-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return folder
+        """The folder; another one if it was removed, as cleaners of temporary folders do."""
+        with self._lock:
+            if self._made is None or not self._made.is_dir():
+                self._made = own_folder()
+            return self._made
+
+    def failing(self) -> str:
+        """Why no run can be kept, or ""."""
+        try:
+            with tempfile.TemporaryFile(dir=self._folder) as file:
+                file.write(b"a run")
+        except OSError as error:
+            return f"Runs can't be kept: {error.strerror}."
+        return ""
 
     def new(self, kind: str = "jsonl") -> Path:
-        """The path of a new file; removes files beyond the limits of age and size."""
-        with self._lock:
+        """The path of a new file; removes files beyond the limits of age and size, but none that grows."""
+        with self._lock, storing():
             room, now = ROOM, time.time()
-            for old in sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True):
+            for old in sorted(self._folder.glob("*.*"), key=lambda path: path.stat().st_mtime, reverse=True):
                 room -= old.stat().st_size
-                if room < 0 or now - old.stat().st_mtime > KEPT:
+                if old.name not in self._growing and (room < 0 or now - old.stat().st_mtime > KEPT):
                     old.unlink()
             return self._folder / f"{secrets.token_urlsafe(16)}.{kind}"
 
@@ -117,6 +133,15 @@ class Traces:
         """The path of a file; None: the name is no file's."""
         return self._folder / name if NAME.fullmatch(name) else None
 
+    def keep_opened(self, content: bytes) -> str:
+        """Keep a visitor's file; returns its address. All of them take at most a fifth of the room."""
+        kept = self.keep(content)
+        with self._lock:
+            self._opened.append(self._folder / Path(kept).name)
+            while sum(path.stat().st_size for path in self._opened if path.is_file()) > ROOM // 5:
+                self._opened.popleft().unlink(missing_ok=True)
+        return kept
+
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         """The bytes of a file from ``start`` up to ``end``, by default all; None: there is no such file."""
         path = self.find(name)
@@ -129,11 +154,11 @@ class Traces:
         except OSError:
             return None
 
-    async def follow(self, name: str, start: int) -> AsyncIterator[bytes]:
-        """The bytes of a file from ``start`` on, as it grows, until its race is over."""
+    async def follow(self, name: str, start: int, *, wait: bool = True) -> AsyncIterator[bytes]:
+        """The bytes of a file from ``start`` on; if ``wait``, as it grows, until its race is over."""
         grows = True
         while grows:
-            grows = name in self._growing  # before the look, so that the last bytes are read
+            grows = wait and name in self._growing  # before the look, so that the last bytes are read
             while part := self.read(name, start, start + CHUNK):
                 start += len(part)
                 yield part
@@ -182,7 +207,10 @@ class Recorder:
                     if isinstance(event, Exception):
                         failures = {**failures, lane: (failure := card(event, self._run))}
                         event = Failed(**{name: failure[name] for name in ("code", "message", "hint", "run")})
-                    size += file.write(event_line(event, lane))
+                    if file.write(line := event_line(event, lane)) < len(line):
+                        file.truncate(size)  # half a line is none
+                        raise OSError(errno.ENOSPC, "the disk is full")
+                    size += len(line)
                     events[lane] += 1
                     tokens += len(event.ids) if isinstance(event, Committed) else 0
                     self.now = Update("racing", size, tokens, dict(events), failures)
@@ -292,15 +320,20 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
         try:
             racing = engine.race(ask, now, stop=stop) if isinstance(engine, Races) else record(engine, ask, now, stop)
             for update in racing:
-                now = update
+                now = update or now  # "" is none, and lets the limits be checked
                 yield now
         except Stopped:
             raise
         except Exception as error:  # it ended all lanes: the decoding process died, or the disk is full
+            if not ask.trace.exists():  # its folder was removed
+                raise
             now, unended = _written(ask, now)
             if not now.tokens:
                 raise
-            yield from Recorder(ask.trace, now, ask.run).write((lane, error) for lane in unended)
+            try:
+                yield from Recorder(ask.trace, now, ask.run).write((lane, error) for lane in unended)
+            except SpecDiffError:  # the disk is full: what was measured stays
+                yield replace(now, failures=now.failures | {lane: card(error, ask.run) for lane in unended})
     except Stopped:
         pass
 
@@ -422,7 +455,7 @@ def open_trace(path: str | None) -> tuple[str, str]:
             raise TraceError("The file wasn’t uploaded.", hint="Choose a .jsonl or .jsonl.gz file.")
         trace, tab = read_race(path)
         raw = dump_trace(trace.lanes, title=trace.title)
-        kept = TRACES.keep(raw)
+        kept = TRACES.keep_opened(raw)
         return frame(run, 1, phase="finished", finished=True, source="file", trace=kept, size=len(raw)), tab
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         return refusal(error, run, source="file"), ""

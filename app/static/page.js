@@ -81,8 +81,10 @@ export function openRace(race) {
   else pendingRace = race;
 }
 
+const TAB = '#sd-tabs [role=tab]:not(.sd *)'; // of the page: a player's lanes are tabs, too
+
 /** The name of a tab. @param {Element | null} [button] by default the open one's */
-const tabOf = (button = document.querySelector('#sd-tabs [role=tab][aria-selected=true]')) =>
+const tabOf = (button = document.querySelector(`${TAB}[aria-selected=true]`)) =>
   button?.textContent?.trim().toLowerCase() ?? '';
 
 /** Give a link to what the open tab shows, or with its prompt and settings. Returns its query;
@@ -101,9 +103,7 @@ export function share() {
 
 /** Open a tab by its name. @param {string} kind */
 export function openTab(kind) {
-  const button = [...document.querySelectorAll('#sd-tabs [role=tab]')].find((tab) =>
-    tabOf(tab) === kind
-  );
+  const button = [...document.querySelectorAll(TAB)].find((tab) => tabOf(tab) === kind);
   if (button instanceof HTMLElement) button.click();
 }
 
@@ -135,7 +135,7 @@ export function visit(query) {
 }
 
 addEventListener('click', ({ target }) => {
-  const button = target instanceof Element ? target.closest('#sd-tabs [role=tab]') : null;
+  const button = target instanceof Element ? target.closest(TAB) : null;
   const [from, to] = [tabOf(), tabOf(button)];
   if (!button || walking || from === to) return;
   mark();

@@ -12,8 +12,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
+from specdiff_core import proxies
 from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
+from specdiff_core.cli.output import printing
 from specdiff_core.schema.errors import SpecDiffError
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
@@ -38,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of this package, or one that an installed package adds; returns the exit
     status of :func:`call`."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for removed in proxies.mend():
+        say(removed)
     ours = {module.__name__.rpartition(".")[2] for module in COMMANDS}
     for added in entry_points(group=ADDED, name=words[0]) if words and words[0] not in ours else ():
         status: int = added.load()(words[1:])
@@ -57,7 +61,8 @@ def call(parser: argparse.ArgumentParser, words: Sequence[str], module: str = "s
     args = parser.parse_args(words)
     args.argv, args.module = words, module
     try:
-        args.run(args)
+        with printing():
+            args.run(args)
         if sys.stdout is not None:
             sys.stdout.flush()
     except SpecDiffError as error:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.output import describe, plain
+from specdiff_core.cli.output import describe
 from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import check_prompt
 from specdiff_core.schema.summary import run_summary
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
     engine = options.open_engine(args, config.pair, [config.drafter])
     run = list(engine.decode(args.prompt, config, detail=args.trace is not None))
     summary = run_summary(run)
-    print(args.prompt + plain(summary["text"]))
+    print(args.prompt + summary["text"])
     print("\n" + "\n".join(describe(summary)))
     if args.trace is not None:
         write_trace(args.trace, {BASELINE if config.drafter == "none" else DRAFTED: run}, title=args.prompt[:80])

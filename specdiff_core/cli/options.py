@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdiff_core.models.folders import shown
 from specdiff_core.models.own_pairs import OwnPair, find, parse, register_pair
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, printable
 from specdiff_core.schema.fields import Field, fields_of, flag
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
 from specdiff_core.schema.settings import DecodeConfig
@@ -49,7 +49,8 @@ def add_field(parser: Any, field: Field, *, positional: bool = False, note: str 
         off: dict[str, Any] = {"action": "store_const", "const": False, "help": argparse.SUPPRESS}
         parser.add_argument(f"--no{name[1:]}", dest=field.name, default=argparse.SUPPRESS, **off)
     else:
-        parser.add_argument(name, dest=field.name, nargs="+" if field.several else None, **options)
+        options |= {"action": "append"} if field.lines else {"nargs": "+" if field.several else None}
+        parser.add_argument(name, dest=field.name, **options)
 
 
 def add_settings(parser: argparse.ArgumentParser, kind: type = DecodeConfig, *, leave: Collection[str] = ()) -> None:
@@ -181,7 +182,8 @@ _download = {"reported": -REPORT_EVERY, "open": 0.0}
 
 def say(message: str) -> None:
     """Print a line to stderr. On a terminal the lines of one download overwrite each other."""
-    err, passing, now = sys.stderr, message.startswith("Downloading "), time.monotonic()
+    err, message, now = sys.stderr, printable(message), time.monotonic()
+    passing = message.startswith("Downloading ")
     if err is None:  # closed by the parent process
         return
     if err.isatty():

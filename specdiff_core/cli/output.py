@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, TextIO
 
+from specdiff_core.schema.errors import printable
 from specdiff_core.schema.events import EXACTNESS, Committed, Event, pieces_of, spell
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.wording import settings_words
@@ -111,6 +115,28 @@ def served(numbers: dict[str, Any]) -> list[str]:
     ]
 
 
-def plain(text: str) -> str:
-    """Escape control characters, which could control the terminal; keep line breaks and tabs."""
-    return "".join(char if char in "\n\t" or char.isprintable() else repr(char)[1:-1] for char in text)
+BARS = re.compile(r"(\r|\x1b\[(?:[0-9;]*m|[AK]))")
+"""What progress bars and colours write to a terminal."""
+
+
+class Printable:
+    """A stream that prints text from anywhere: control characters as escapes, except those of ``bars``."""
+
+    def __init__(self, stream: TextIO, *, bars: bool = False) -> None:
+        self._stream, self._bars = stream, bars
+
+    def write(self, text: str) -> int:
+        """Print ``text``."""
+        parts = BARS.split(text) if self._bars else [text]  # every second part is a bar's
+        return self._stream.write("".join(part if i % 2 else printable(part) for i, part in enumerate(parts)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Print what is written inside through :class:`Printable`."""
+    out, err = sys.stdout and Printable(sys.stdout), sys.stderr and Printable(sys.stderr, bars=True)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield

@@ -9,7 +9,7 @@ from statistics import median_low
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.output import describe, plain, served, table
+from specdiff_core.cli.output import describe, served, table
 from specdiff_core.measure.race import race_repeatedly
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import ConfigError
@@ -66,13 +66,13 @@ def run(args: argparse.Namespace) -> None:
     )
     race = race_summary(runs)
     if args.methods is None and not servers:
-        print(args.prompt + plain(race["lanes"][DRAFTED]["text"]))
+        print(args.prompt + race["lanes"][DRAFTED]["text"])
         for lane in lanes:
             print(f"\n{lane}\n" + "\n".join(describe(race["lanes"][lane])))
         print()
     print("\n".join(table(race)))
     for lane in servers:
-        print(f"\n{plain(lane)}\n" + plain("\n".join(served(race["lanes"][lane]))))
+        print(f"\n{lane}\n" + "\n".join(served(race["lanes"][lane])))
     if args.trace is not None:
         order = [fold(run).seconds for run in runs[BASELINE]]
         repeat = order.index(median_low(order))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.cli import options
-from specdiff_core.cli.output import LEGEND, describe, marked_text, plain, table
+from specdiff_core.cli.output import LEGEND, describe, marked_text, table
 from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS
 from specdiff_core.schema.summary import header_of, race_summary, run_summary
 from specdiff_core.schema.trace import read_trace
@@ -25,14 +25,14 @@ def run(args: argparse.Namespace) -> None:
     """Print every lane's marked text and numbers, then how the lanes compare."""
     trace = read_trace(args.file)
     summaries: dict[str, Any] = {}
-    print(plain(trace.title or args.file.name))
+    print(trace.title or args.file.name)
     for lane, events in trace.lanes.items():
         summaries[lane] = run_summary(events)
         header = header_of(events)
-        print(f"\n{plain(lane)}")
+        print(f"\n{lane}")
         if header is not None:
-            print(plain(header.prompt), end="")
-        print(plain(marked_text(events)) + "\n\n" + plain("\n".join(describe(summaries[lane]))))
+            print(header.prompt, end="")
+        print(marked_text(events) + "\n\n" + "\n".join(describe(summaries[lane])))
     print(f"\n{LEGEND}")
     comparable = {DRAFTED, *(method.name for method in METHODS)}
     lanes = {

@@ -33,7 +33,6 @@ def _byte_of() -> dict[str, int]:
 
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-_ENDS = re.compile(r"end|eo[st]|</s>", re.IGNORECASE)
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
@@ -53,18 +52,23 @@ def spells_spaces(tokenizer: PreTrainedTokenizerBase) -> bool:
     return has("▁") and not has("Ġ")
 
 
-def piece(tokenizer: PreTrainedTokenizerBase, token: int, spaces: bool, special: Collection[int]) -> str:
+def piece(
+    tokenizer: PreTrainedTokenizerBase, token: int, spaces: bool, special: Collection[int], ends: Collection[int] = ()
+) -> str:
     """The text of one id. Bytes that are not UTF-8 by themselves are written as ``\\xNN``.
 
     Args:
         spaces: the vocabulary's :func:`spells_spaces`.
         special: its :func:`special_ids`.
+        ends: ids that end a text.
     """
     name: Any = tokenizer.convert_ids_to_tokens(token)
     if name is None:
         return f"<{token}>"
+    if token in ends:
+        return END
     if token in special:
-        return END if _ENDS.search(name) else CONTROL
+        return CONTROL
     if spaces:
         byte = _BYTE.fullmatch(name)
         return bytes([int(byte[1], 16)]).decode("utf-8", errors="backslashreplace") if byte else name.replace("▁", " ")
@@ -92,12 +96,12 @@ def ids_in(event: Event) -> set[int]:
     return set()
 
 
-def with_pieces(events: Iterable[Event], tokenizer: PreTrainedTokenizerBase) -> Iterator[Event]:
-    """Pass events through; before an event with new ids, yield their text."""
+def with_pieces(events: Iterable[Event], tokenizer: PreTrainedTokenizerBase, ends: Collection[int]) -> Iterator[Event]:
+    """Pass events through; before an event with new ids, yield their text. ``ends``: ids that end one."""
     seen: set[int] = set()
     spaces, special = spells_spaces(tokenizer), special_ids(tokenizer)
     for event in events:
         if fresh := ids_in(event) - seen:
             seen |= fresh
-            yield PiecesSeen(pieces={token: piece(tokenizer, token, spaces, special) for token in sorted(fresh)})
+            yield PiecesSeen(pieces={token: piece(tokenizer, token, spaces, special, ends) for token in sorted(fresh)})
         yield event

@@ -88,6 +88,6 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         what = f"The drafter {spec.name!r} has {rows} ids, the target {vocab}."
         raise TokenizerMismatch(what)
     reader = Target(model, context=context, suppress=pair.suppress)
-    end = next((token for token in ends_of(model.config.eos_token_id) if 0 <= token < rows), 0)
+    end = next(iter(ends_of(model.config.eos_token_id, rows)), 0)
     unsupported = frozenset((*(unshared or ()), *range(rows, vocab)))
     return AutoregressiveDrafter(spec.name, reader, words=vocab, unsupported=unsupported, substitute=end)

@@ -4,7 +4,8 @@ denoises a block while it reads the target's hidden states, whose keys and value
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -23,6 +24,11 @@ from specdiff_core.models.network import Attend, Vocabulary, at, attend, near, v
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
+logger = logging.getLogger("specdiff.drafters")
+
+NEAR = 0.5
+"""How far a table may be from the target's, as a share of its norm; quantisation to two bits costs about 0.3."""
+
 
 @dataclass(eq=False)
 class BlockDrafter:
@@ -30,10 +36,11 @@ class BlockDrafter:
 
     name: str
     network: DFlashDraftModel  # prepared for inference
-    words: Vocabulary  # the target's
+    words: Vocabulary  # the target's, or its own tables where the target's are quantised
     _: KW_ONLY
     context: int  # most tokens of a run
     forbidden: Sequence[int] = ()  # ids that the target suppresses, besides the mask
+    note: str = ""  # what a run's header says about it
 
     def __post_init__(self) -> None:
         network, words = self.network, self.words
@@ -164,8 +171,40 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     vocab = vocabulary(target)
     if wrong := _misfit(network, vocab, target.config, spec):
         raise made_for_another(spec, pair, wrong)
+    words = _own_words(network, vocab)
+    note = "" if words is vocab else "the drafter uses its own tables: the target's are of another precision"
+    if note:
+        logger.warning("%s of %s: %s", spec.name, pair.label, note)
     network.copies.clear()
-    return BlockDrafter(spec.name, network, vocab, context=pair.context, forbidden=pair.suppress)
+    return BlockDrafter(spec.name, network, words, context=pair.context, forbidden=pair.suppress, note=note)
+
+
+def _tables(network: DFlashDraftModel, vocab: Vocabulary) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """The tables in a network's files: name, table, and the same rows of the target's."""
+    for name, read in zip(COPIES, (vocab.read_embedding, vocab.read_rows), strict=True):
+        if (stored := network.copies.get(name)) is not None:
+            ids, table = network.draft_ids, read()
+            yield name, stored, table if ids is None or name == COPIES[0] else table[ids.to(table.device)]
+
+
+def _equal(stored: Tensor, table: Tensor) -> bool:
+    """Whether two tables are equal in the coarser dtype."""
+    return torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)
+
+
+def _own_words(network: DFlashDraftModel, vocab: Vocabulary) -> Vocabulary:
+    """``vocab``, but with the tables in the network's files where they differ from the target's."""
+    words = vocab
+    for name, stored, theirs in _tables(network, vocab):
+        if _equal(stored, theirs):
+            continue
+        own = stored.to(network.device, network.dtype)
+        if name == COPIES[1] and network.draft_ids is not None:
+            own = vocab.read_rows().to(own).index_copy(0, network.draft_ids.to(own.device), own)
+        table = torch.nn.Embedding.from_pretrained(own)  # type: ignore[no-untyped-call]
+        first = name == COPIES[0]
+        words = words._replace(embed=table) if first else words._replace(output=table, head=Product(own))
+    return words
 
 
 def _misfit(network: DFlashDraftModel, vocab: Vocabulary, target: Any, spec: DrafterSpec) -> str:
@@ -184,14 +223,8 @@ def _misfit(network: DFlashDraftModel, vocab: Vocabulary, target: Any, spec: Dra
     own_words = network.draft_ids is not None or network.markov_head or network.candidate_selector
     if own_words and config.vocab_size != size:
         return f"its vocabulary has {config.vocab_size} tokens, the target's {size}"
-    for name, read in zip(COPIES, (vocab.read_embedding, vocab.read_rows), strict=True):
-        stored = network.copies.get(name)
-        if stored is None:
-            continue
-        table = read()
-        if name == COPIES[1] and network.draft_ids is not None:
-            table = table[network.draft_ids.to(table.device)]
-        # Equal in the coarser dtype.
-        if not (torch.equal(stored.to(table), table) or torch.equal(table.to(stored), stored)):
+    for name, stored, table in _tables(network, vocab):
+        some = slice(None, None, max(1, len(table) // 4096))
+        if stored.shape != table.shape or (stored[some].to(table) - table[some]).norm() > NEAR * table[some].norm():
             return f"the {name} stored with it is not the target's"
     return ""

@@ -184,7 +184,8 @@ class Runs(Rows):
 
     def _stored(self, events: Sequence[Event]) -> list[Event]:
         """A run as a race stores it: ids with their text, times rounded."""
-        return [short_times(event) for event in with_pieces(events, self._engine.pair.tokenizer)]
+        pieces = with_pieces(events, self._engine.pair.tokenizer, self._engine.ends)
+        return [short_times(event) for event in pieces]
 
     def row(self, key: str) -> dict[str, Any]:
         """A table row of a key: speed-up with a 95 % interval over prompts, and numbers."""

@@ -132,12 +132,16 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if getattr(config, "quantization_config", None) == EIGHT_BIT:  # files.py dequantises
             del config.quantization_config
+        pad: Any = config.pad_token_id
+        if not ends_of(pad, getattr(config, "vocab_size", 0)):  # transformers' modules reject it
+            config.pad_token_id = None
         return config
 
 
-def ends_of(entry: Any) -> list[int]:
-    """The ids in an ``eos_token_id``, which may be one, several, or none."""
-    return [end for end in (entry if isinstance(entry, list) else [entry]) if isinstance(end, int)]
+def ends_of(entry: Any, size: int) -> list[int]:
+    """The ids below ``size`` in an ``eos_token_id``, which may be one, several, or none."""
+    ends = entry if isinstance(entry, list) else [entry]
+    return [end for end in ends if isinstance(end, int) and 0 <= end < size]
 
 
 def load_network(

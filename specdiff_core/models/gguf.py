@@ -14,7 +14,7 @@ import re
 import shutil
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +29,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from specdiff_core.models.folders import GGUF, Depth, Gguf, Size, Stored, cache_errors, damage, shown, user_cache
 from specdiff_core.schema.errors import WeightsError
 
-VERSION = 1  # version of the cached folders; others are not used
+VERSION = 2  # version of the cached folders; others are not used
 HEAD = 2**20  # bytes at the beginning of a file that are hashed to detect changes
 ARCHITECTURES = ("llama", "qwen2", "qwen3")  # in a file; llama for Mistral's, too
 WHOLE = {
@@ -53,35 +53,51 @@ LAYER = {
 """Tensor names in a file -> transformers' names, for the model and within each layer."""
 EMBEDDING, HEADS = "token_embd.weight", ("attn_q", "attn_k")
 FACTORS = "rope_freqs.weight"  # divisors of Llama 3's rotary frequencies
-UNBUILT = ("expert_count", "attention.sliding_window", "attention.scale", "logit_scale", "embedding_scale",
+WINDOW = "attention.sliding_window"
+UNBUILT = ("expert_count", "attention.scale", "logit_scale", "embedding_scale",
            "residual_scale", "attention.clamp_kqv")  # fmt: skip
 """Header fields that, unless 0, describe an unsupported network."""
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Number types of a header -> struct codes."""
 TEXT, LIST = 8, 9
 MOST = 2**22  # most entries of a list in the header, ten times any vocabulary
-CONTROL, DEFINED = 3, 4
-"""Types of tokens that are matched as a whole: control tokens, and other added tokens."""
-WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
-    r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+NORMAL, CONTROL, DEFINED, BYTE = 1, 3, 4, 6
+"""Types of tokens; control tokens and other added ones (DEFINED) are matched as a whole."""
+SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
+WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|"
+CASES = (  # a word ends before its next capital
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
 )
+SIGNS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
 DIGITS = [pre_tokenizers.Digits(individual_digits=True), BYTES]
+
+
+def _split(*patterns: str) -> list[pre_tokenizers.PreTokenizer]:
+    """Splits a text by each pattern in turn, then into bytes."""
+    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+    return [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+
+
 SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
     "gpt-2": [BYTES],
     "smollm": DIGITS,
     "starcoder": DIGITS,
-    "llama-bpe": [
-        pre_tokenizers.Split(Regex(WORDS.format(digits=r"\p{N}{1,3}")), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ],
-    "qwen2": [
-        pre_tokenizers.Split(Regex(WORDS.format(digits=r"\p{N}")), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ],
+    "llama-bpe": _split(SHORT + WORDS + r"\p{N}{1,3}" + SIGNS),
+    "qwen2": _split(SHORT + WORDS + r"\p{N}" + SIGNS),
+    "deepseek-r1-qwen": _split(SHORT + WORDS + r"\p{N}" + SIGNS),
+    "tekken": _split(CASES + r"\p{N}" + SIGNS.replace("[\\r\\n]*", "[\\r\\n/]*")),
+    "default": _split(
+        r"[\p{P}\$\+<=>\^~\|]+",
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+        r"\p{N}+",
+        r"[0-9][0-9][0-9]",
+    ),
 }
-"""Pre-tokenizers by a file's ``tokenizer.ggml.pre``."""
+"""Pre-tokenizers by a file's ``tokenizer.ggml.pre``, as in llama.cpp; its regular expressions are those
+of the released tokenizers."""
+WHOLE_WORDS = ("llama-bpe", "tekken")  # a word of the vocabulary is one token, whatever the merges; a text has a bos
 OTHER = "Choose a GGUF file of Llama, Mistral, Qwen2 or Qwen3, or the model's own safetensors."
 
 
@@ -122,9 +138,9 @@ class _Header:
         raise WeightsError(f"{shown(self.file)} cannot be used here: {what}.", hint=OTHER)
 
     def token(self, name: str) -> int | None:
-        """The id of a special token, such as ``eos``."""
+        """The id of a special token, such as ``eos``; None if the vocabulary has none."""
         value = self.fields.get(f"tokenizer.ggml.{name}_token_id")
-        return value if isinstance(value, int) else None
+        return value if isinstance(value, int) and value < len(self.fields["tokenizer.ggml.tokens"]) else None
 
 
 def folder_of(file: Path) -> Path:
@@ -149,7 +165,7 @@ def folder_of(file: Path) -> Path:
         config = _config(header, network)
         tensors = _tensors(header, network)
         tokenizer, tokenizer_config = _tokenizer(header, config["vocab_size"])
-    ends = [token for token in (header.token("eos"), header.token("eot")) if token is not None]
+    ends = [token for token in map(header.token, ("eos", "eot", "eom")) if token is not None]
     generation = {"bos_token_id": header.token("bos"), "eos_token_id": list(dict.fromkeys(ends))}
     index = Gguf(file=str(file.resolve()), size=file.stat().st_size, tensors=tensors)
     files = {"config.json": config, "generation_config.json": generation, "tokenizer_config.json": tokenizer_config}
@@ -285,6 +301,10 @@ def _network(header: _Header) -> _Network:
 def _config(header: _Header, network: _Network) -> dict[str, Any]:
     """``config.json``."""
     kind = header.fields["general.architecture"]
+    if window := header.fields.get(f"{kind}.{WINDOW}"):
+        if kind != "llama" and window < network.positions:
+            header.refuse(f"its network has {kind}.{WINDOW}")
+        kind = "mistral" if kind == "llama" else kind
     return {
         "architectures": [f"{kind.title()}ForCausalLM"],
         "model_type": kind,
@@ -297,6 +317,7 @@ def _config(header: _Header, network: _Network) -> dict[str, Any]:
         "hidden_act": "silu",
         "vocab_size": header.tensors[EMBEDDING].shape[0],
         "max_position_embeddings": network.positions,
+        "sliding_window": window or None,
         "rms_norm_eps": network.epsilon,
         "rope_parameters": _rope(header, network),
         "tie_word_embeddings": "output.weight" not in header.tensors,
@@ -351,7 +372,7 @@ def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
     heads = {"attn_q": network.heads, "attn_k": network.kv_heads or network.heads} if kind == "llama" else {}
     tensors = {}
     for name, stored in header.tensors.items():
-        if name == FACTORS:
+        if name == FACTORS or name.endswith(".attn_rot_embd.weight"):  # old files' frequencies
             continue
         if name in WHOLE:
             tensors[WHOLE[name]] = stored
@@ -376,20 +397,30 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
     if len(tokens) > rows:
         raise ValueError(f"{len(tokens):,} tokens for an embedding of {rows:,} rows")
     names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
-    special = {f"{key}_token": tokens[i] for name, key in names.items() if (i := header.token(name)) is not None}
-    vocabulary = {token: i for i, token in enumerate(tokens)}
+    vocabulary = dict[str, int]()
+    for i, token in enumerate(tokens):
+        if token in vocabulary and (i >= len(types) or types[i] in (NORMAL, BYTE)):
+            header.refuse(f"two of its tokens, {vocabulary[token]} and {i}, are {token!r}")
+        vocabulary[f"<unused {i}>" if token in vocabulary else token] = i
+    spelled = list(vocabulary)
+    special = {f"{key}_token": spelled[at] for name, key in names.items() if (at := header.token(name)) is not None}
+    for name, kinds in (("merges", ("gpt2",)), ("scores", ("llama",))):
+        if kind in kinds and len(field(name) or ()) < 1:
+            header.refuse(f"it has no tokenizer.ggml.{name}, without which no text can be split")
     if kind == "gpt2":
         pre = field("pre")
         if pre not in SPLITS:
             header.refuse(f"it splits text by rules that are not known here (tokenizer.ggml.pre is {pre!r})")
         tokenizer = _byte_level(vocabulary, field("merges"), pre)
-        begins = pre == "llama-bpe"
+        begins = pre in WHOLE_WORDS
     elif kind == "llama":
-        tokenizer = _sentencepiece(vocabulary, field("scores"), special, field("add_space_prefix", True))
+        controls = {token for token, type in zip(tokens, types, strict=False) if type == CONTROL}
+        prefix = bool(field("add_space_prefix", True))
+        tokenizer = _sentencepiece(vocabulary, field("scores"), controls, special.get("unk_token"), prefix)
         begins = True
     else:
         header.refuse(f"its tokenizer is of the kind {kind!r}")
-    for token, type in zip(tokens, types, strict=False):
+    for token, type in zip(vocabulary, types, strict=False):
         if type in (CONTROL, DEFINED):
             added = AddedToken(token, special=type == CONTROL, normalized=False)
             (tokenizer.add_special_tokens if type == CONTROL else tokenizer.add_tokens)([added])
@@ -412,8 +443,8 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
 def _byte_level(vocabulary: dict[str, int], merges: Sequence[str], pre: str) -> Tokenizer:
     """A byte-level BPE tokenizer, as GPT-2's."""
     pairs = [(first, second) for first, second in (merge.split(" ") for merge in merges)]
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=pre == "llama-bpe"))
-    if pre == "qwen2":
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=pre in WHOLE_WORDS))
+    if pre in ("qwen2", "deepseek-r1-qwen"):
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(SPLITS[pre])
     tokenizer.decoder = decoders.ByteLevel()
@@ -421,17 +452,20 @@ def _byte_level(vocabulary: dict[str, int], merges: Sequence[str], pre: str) -> 
 
 
 def _sentencepiece(
-    vocabulary: dict[str, int], scores: Sequence[float], special: dict[str, str], prefix: bool
+    vocabulary: dict[str, int], scores: Sequence[float], controls: Collection[str], unknown: str | None, prefix: bool
 ) -> Tokenizer:
-    """A SentencePiece tokenizer, as transformers converts it: merges in the order of scores."""
-    from transformers.models.llama.tokenization_llama import LlamaTokenizer
-
+    """A SentencePiece tokenizer, which merges in the order of scores. With ``prefix`` a blank comes before
+    a text, and before what follows a token that is matched as a whole, as in llama.cpp."""
     ordered = import_module("transformers.convert_slow_tokenizer").generate_merges  # moved in 5.24
-    merges = ordered(vocabulary, dict(zip(vocabulary, scores, strict=True)))
-    names = {name: special.get(name) for name in ("unk_token", "bos_token", "eos_token")}
-    converted = LlamaTokenizer(vocab=vocabulary, merges=merges, add_prefix_space=prefix, **names)
-    backend: Tokenizer = converted.backend_tokenizer
-    return backend
+    merges = ordered(vocabulary, dict(zip(vocabulary, scores, strict=True)), controls)
+    tokenizer = Tokenizer(
+        models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    )
+    blank, strip = ([normalizers.Prepend("▁")], [decoders.Strip(" ", 1, 0)]) if prefix else ([], [])
+    tokenizer.normalizer = normalizers.Sequence([*blank, normalizers.Replace(" ", "▁")])
+    texts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    tokenizer.decoder = decoders.Sequence(texts)
+    return tokenizer
 
 
 class Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import shutil
 import threading
 import time
@@ -24,7 +25,7 @@ CONFIGS = ("*.json", "*.jinja", "merges.txt")
 WEIGHTS = ("*.safetensors",)
 TWICE = "consolidated*"  # second copies of the weights in another layout, as Mistral publishes them
 LIKE = "python -m specdiff_core pairs --fetch NAME"
-FETCH = f"Run `{LIKE}` on a machine with a network connection, and copy the hub's cache from there."
+FETCH = f"Load it on a machine with a network connection (a published pair: `{LIKE}`), and copy the hub's cache."
 
 T = TypeVar("T")
 _PROGRESS: ContextVar[Callable[[str], None]] = ContextVar("progress", default=lambda message: None)
@@ -46,11 +47,68 @@ def commit(repo: str, revision: str) -> str:
 
 
 def cached_folder(repo: str, revision: str = "") -> Path | None:
-    """The cached folder with ``config.json`` of ``repo``, or None."""
+    """The cached folder with ``config.json`` of ``repo``, or None.
+
+    Raises:
+        PairUnavailable: ``repo`` is not ``owner/name``.
+    """
     from huggingface_hub import try_to_load_from_cache
 
-    config = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
+    with _translated(repo):
+        config = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
     return Path(config).parent if isinstance(config, str) else None
+
+
+def in_repository(source: str) -> bool:
+    """Whether ``source`` is a GGUF file in a hub repository: ``owner/name:Q4_K_M`` or ``owner/name:file.gguf``."""
+    return re.fullmatch(r"[^/:]+/[^/:]+:[^:]+", source) is not None
+
+
+def cached_gguf(source: str, revision: str = "") -> Path | None:
+    """The cached file of a source that is :func:`in_repository`, or None."""
+    from huggingface_hub import errors, snapshot_download
+
+    repo, _, wanted = source.partition(":")
+    try:
+        with _translated(repo):
+            options: dict[str, Any] = {
+                "revision": revision or None,
+                "allow_patterns": ["-"],
+            }  # which files is no matter
+            folder = Path(snapshot_download(repo, cache_dir=cache(), local_files_only=True, **options))
+    except PairUnavailable as error:
+        if isinstance(error.__cause__, errors.LocalEntryNotFoundError):
+            return None
+        raise
+    names = [str(path.relative_to(folder)) for path in folder.rglob("*.gguf")]
+    return next((folder / name for name in _fitting(names, wanted)), None)
+
+
+def fetch_gguf(source: str, revision: str = "") -> Path:
+    """The file of a source that is :func:`in_repository`; it is downloaded if it isn't cached.
+
+    Raises:
+        PairUnavailable: as :func:`fetch`, or the repository has no such file; the hint names those it has.
+    """
+    from huggingface_hub import HfApi
+
+    if (file := cached_gguf(source, revision)) is not None:
+        return file
+    repo, _, wanted = source.partition(":")
+    report(f"Looking for {source}")
+    with _translated(repo):
+        entries = HfApi().list_repo_tree(repo, revision=revision or None, recursive=True)
+        names = [entry.path for entry in entries if entry.path.lower().endswith(".gguf")]
+    if not (fitting := _fitting(names, wanted)):
+        hint = f"Its files: {', '.join(sorted(names)[:20])}." if names else "Choose another repository."
+        raise PairUnavailable(f"{repo} has no GGUF file {wanted!r} in one part.", hint=hint)
+    return fetch(repo, revision, only=[fitting[0]]) / fitting[0]
+
+
+def _fitting(names: Sequence[str], wanted: str) -> list[str]:
+    """The ``names`` of files that are ``wanted``, a name or its ending such as ``Q4_K_M``; the shortest first."""
+    ending = re.compile(rf"(.*[-._/])?{re.escape(wanted.removesuffix('.gguf'))}\.gguf", re.IGNORECASE)
+    return sorted(filter(ending.fullmatch, names), key=len)
 
 
 @contextlib.contextmanager
@@ -152,7 +210,7 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
     Raises:
         PairUnavailable: it can't be fetched; the message says why, and what to do.
     """
-    from huggingface_hub import errors, snapshot_download
+    from huggingface_hub import snapshot_download
 
     transfer = Transfer(repo)
     ask = partial(
@@ -164,11 +222,21 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
         ignore_patterns=TWICE,
         tqdm_class=_bar(transfer),
     )
-    try:
+    with _translated(repo):
         transfer.total = _missing_bytes(ask)
         transfer.begin(0)
         return Path(transfer.run(ask, _abort_xet))
-    except (OSError, ValueError, errors.HTTPError) as error:  # type: ignore[attr-defined]  # not exported
+
+
+@contextlib.contextmanager
+def _translated(repo: str) -> Iterator[None]:
+    """Translate the client's exceptions into PairUnavailable, which says why."""
+    import httpx
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except (OSError, ValueError, ImportError, httpx.InvalidURL, errors.HTTPError) as error:  # type: ignore[attr-defined]  # not exported
         what, hint = _reason(repo, error)
         raise PairUnavailable(what, hint=hint) from error
 
@@ -232,6 +300,7 @@ def size(count: int, scale: int | None = None) -> str:
 
 def _reason(repo: str, error: Exception) -> tuple[str, str]:
     """The message and the hint for an exception of the hub's client."""
+    import httpx
     from huggingface_hub import constants, errors, is_offline_mode
 
     page = f"{constants.ENDPOINT}/{repo}"
@@ -247,10 +316,15 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
         hint = "Free some space, or set HF_HOME to a larger disk. Complete files are kept."
         return f"The disk is too full for {repo}: {error.strerror or ''}.", hint
     unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
-    if isinstance(error, unreachable) or not isinstance(error, OSError | ValueError):
+    if isinstance(error, unreachable) or not isinstance(error, OSError | ValueError | ImportError | httpx.InvalidURL):
         where = "switched off here (HF_HUB_OFFLINE)" if is_offline_mode() else "out of reach"
         return f"{repo} is not in the local cache, and the hub is {where}.", FETCH
     if isinstance(error, OSError):
         detail = " ".join(str(error).split())[:160]
         return f"{repo} could not be downloaded ({type(error).__name__}: {detail}).", FETCH
-    return f"{repo} is not a hub repository ({error}).", "Write owner/name."
+    if isinstance(error, errors.HFValidationError):
+        return f"{repo} is not a hub repository.", "Write owner/name, or the path of a folder or a GGUF file."
+    return (
+        f"{repo} cannot be fetched: {' '.join(str(error).split())[:160].rstrip('.')}.",
+        "Check the proxy's variables.",
+    )

@@ -4,9 +4,11 @@ drafter's config gives its kind; what it leaves open must be declared and is nev
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 import msgspec
 
@@ -22,8 +24,11 @@ SHORTEST = 8  # smallest allowed context
 KEPT = 64  # how many of the last pairs are kept in memory
 KINDS = {kind.declared: kind for kind in DRAFTER_KINDS.values() if kind.declared}
 """Kind of drafter, as declared -> what its drafters share."""
+REVISION = re.compile(r"(?!refs/)\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
+"""A commit or a branch, which the hub's client opens as a path."""
 SHIFTS = {"dream": 1, "mdlm": 0}
 """Model type -> its shift, if all releases have one."""
+_HUB = re.compile(r"hf://|(https?://)?(www\.)?(huggingface\.co|hf\.co)/", re.IGNORECASE)
 _CAUSAL = ("gpt2", "gpt_neo", "gptj", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi", "opt")
 
 
@@ -32,7 +37,12 @@ class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     target: Annotated[
         str,
-        ask("Target", "A folder, a GGUF file or a hub repository; --drafter takes one too.", least=1, most=300),
+        ask(
+            "Target",
+            "A folder, a GGUF file or a hub repository (owner/name:Q4_K_M for a GGUF file); so does --drafter.",
+            least=1,
+            most=300,
+        ),
     ]
     drafter: Annotated[str, ask("Drafter", "With --target: a folder, a GGUF file or a hub repository.", most=300)] = ""
     target_revision: Annotated[str, ask("Revision of the target", most=100)] = ""
@@ -55,10 +65,32 @@ def parse(values: dict[str, Any]) -> OwnPair:
     Raises:
         ConfigError: a value is missing or invalid; the message says which.
     """
+    values = dict(values)
+    for part in ("target", "drafter"):
+        if isinstance(typed := values.get(part), str):
+            values[part], revision = source_of(typed)
+            values |= {f"{part}_revision": values.get(f"{part}_revision") or revision}
     pair = read(OwnPair, {name: value for name, value in values.items() if value not in ("", None)})
     if pair.kind and pair.kind not in KINDS:
         raise no_such("kind of drafter", pair.kind, KINDS, "kind")
+    for field in ("target_revision", "drafter_revision"):
+        if (revision := getattr(pair, field)) and not REVISION.fullmatch(revision):
+            what = f"{revision!r} is not a revision."
+            raise ConfigError(what, field=field, hint="Give a commit (40 hex digits) or the name of a branch.")
     return pair
+
+
+def source_of(typed: str) -> tuple[str, str]:
+    """The source that somebody typed or pasted, and the revision in a hub address: without quotes and
+    blanks, ``~`` as the home folder, and an address as ``owner/name`` or ``owner/name:file.gguf``."""
+    text = typed.strip(" \t\r\n\"'`")
+    if (hub := _HUB.match(text)) is None:
+        return os.path.expanduser(unquote(text.removeprefix("file://")) if text.startswith("file://") else text), ""
+    parts: list[str] = re.split(r"[?#]", text[hub.end() :])[0].strip("/").split("/")
+    owner, name, _, revision, *path = [*parts, "", "", "", ""]
+    file = "/".join(filter(None, path))
+    source = f"{owner}/{name}".rstrip("/") + (f":{unquote(file)}" if file.lower().endswith(".gguf") else "")
+    return source, "" if revision == "main" else revision
 
 
 def named(name: str) -> OwnPair:

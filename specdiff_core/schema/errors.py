@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterable
 from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]  # not in typeshed
 from typing import Any
+
+_PATH = re.compile(r"(?<=')/[^'\n]*/([^/'\n]+/[^/'\n]+)(?=')|(?<![\w.:/])(?:/[^\s/'\"]+)+/([^\s/'\"]+/[^\s/'\"]+)")
+"""An absolute path, whose last two parts are shown: exceptions of other packages contain a user's folders."""
 
 
 class SpecDiffError(Exception):
@@ -25,7 +29,7 @@ class SpecDiffError(Exception):
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
-        self.message = message
+        self.message = _PATH.sub(r"\1\2", message)
         self.hint = hint or self.hint
 
     def __str__(self) -> str:
@@ -98,6 +102,15 @@ def is_memory(error: BaseException) -> bool:
         return True
     words = ("not enough memory", "can't allocate memory", "out of memory", "bad_alloc", "create a memory object")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Text in which control characters (not line breaks and tabs) are escapes ``\u001b``, as in JSON: they could steer
+    a terminal, or reverse what it shows."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def one_line(text: str) -> str:

@@ -63,6 +63,7 @@ class Field:
     of: str = ""  # drafters or methods: the choices are those of the pair
     more: bool = False  # an advanced field
     hidden: bool = False
+    lines: bool = False  # a text whose lines may also be given one by one, with \\n for a line break in one
 
     @classmethod
     def read_from(cls, declared: inspect.Field, annotation: Any) -> Field:
@@ -156,6 +157,8 @@ class Field:
             words = [value] if isinstance(value, str) else value
             parts = (map(str.strip, word.split(",")) if isinstance(word, str) else [word] for word in words)
             return [word for part in parts for word in part if word != ""]
+        if self.lines and isinstance(value, list | tuple):
+            return "\n".join(str(line).replace("\n", "\\n") for line in value)
         value = value.value if isinstance(value, Enum) else value
         return value.lower() if self.kind is bool and isinstance(value, str) else value
 

@@ -4,6 +4,7 @@ Sliders, command-line flags, API documents and validation are made from :data:`S
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
@@ -160,7 +161,8 @@ class DecodeConfig:
         "System prompt", "The beginning of a chat, if the target supports one.", most=4000
     )] = ""
     stop: Annotated[str, ask(
-        "Stop at", "The text ends before the first of these strings, one per line, with \\n for a line break.", most=400
+        "Stop at", "The text ends before the first of these strings, one per line, with \\n for a line break.",
+        most=400, lines=True,
     )] = ""
     # fmt: on
 
@@ -173,6 +175,9 @@ class DecodeConfig:
         if self.num_drafts > 1 and self.tree_nodes:
             what = f"K = {self.num_drafts} drafts and a tree of {self.tree_nodes} nodes can’t be combined."
             raise ConfigError(what, field="num_drafts", hint="Set the draft tree to 0, or K to 1.")
+        if self.stop.startswith(("\n", "\r")):
+            hint = "Write \\n for a line break; in Python, give a list of strings."
+            raise ConfigError("“Stop at” begins with an empty line.", field="stop", hint=hint)
 
     @property
     def sampling(self) -> Sampling:
@@ -197,7 +202,7 @@ class DecodeConfig:
     @property
     def stops(self) -> tuple[str, ...]:
         """The strings before which the text ends."""
-        return tuple(line.replace("\\n", "\n") for line in self.stop.splitlines() if line)
+        return tuple(line.replace("\\n", "\n") for line in re.split(r"\r?\n", self.stop) if line)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as stored in traces and share links."""

@@ -13,12 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from specdiff_core.schema.errors import TraceError, TraceSchemaError
 from specdiff_core.schema.events import (
     SCHEMA,
+    Committed,
     DenoiseStep,
     DraftReady,
     Event,
@@ -26,12 +28,15 @@ from specdiff_core.schema.events import (
     RoundStarted,
     TargetScored,
     Verified,
+    pieces_of,
 )
 
 MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the memory
 MAX_SECONDS = 1e7  # of a decode clock
 MAX_EVENTS = 100_000  # a long race with 32 denoising steps has a third of them
 MAX_VALUES = 3_000_000  # ten times a long race; as Python objects they need about 0.3 GB
+MAX_LANES = 256
+MAX_TOKENS, MAX_TEXT = 200_000, 10_000_000  # of all lanes: a piece may be long, and used again and again
 _PART = 1024  # bytes unpacked at a time; at the end of a gzip member at most so many are copied
 
 _encoder = msgspec.json.Encoder()
@@ -50,7 +55,7 @@ class Trace:
 class _Header(msgspec.Struct):
     kind: str
     schema: int
-    lanes: list[str]
+    lanes: Annotated[list[str], msgspec.Meta(max_length=MAX_LANES)]
     title: str = ""
 
 
@@ -91,7 +96,7 @@ def read_trace(source: Path | str | bytes) -> Trace:
     """Read a recording from a path or from bytes, compressed or not.
 
     Raises:
-        TraceError: it is not a trace, cut off, damaged, or too large (``MAX_BYTES``, ``MAX_EVENTS``, ``MAX_VALUES``).
+        TraceError: it is not a trace, cut off, damaged, or too large (see ``MAX_…``).
         TraceSchemaError: its schema is not known to this version.
     """
     try:
@@ -129,7 +134,16 @@ def _read(lines: Iterator[bytes]) -> Trace:
         lanes[lane].append(_event.decode(line))
     for run in lanes.values():
         check_run(run)
+    sizes = [size for run in lanes.values() for size in _sizes(run)]
+    if len(sizes) > MAX_TOKENS or sum(sizes) > MAX_TEXT:
+        raise TraceError("The text of the trace is too long.", hint=f"At most {MAX_TOKENS:,} tokens.")
     return Trace(lanes={name: tuple(run) for name, run in lanes.items()}, title=header.title)
+
+
+def _sizes(events: Sequence[Event]) -> list[int]:
+    """Characters of each new token."""
+    pieces = pieces_of(events)
+    return [len(pieces.get(token, "")) for event in events if isinstance(event, Committed) for token in event.ids]
 
 
 def check_run(events: Sequence[Event]) -> None:
