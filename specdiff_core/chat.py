@@ -90,7 +90,7 @@ NONCE = secrets.token_hex(8)
 
 def _controls(tokenizer: Any) -> tuple[str, ...]:
     """The control tokens by name: all special ones, and others that the chat template uses."""
-    added, template = getattr(tokenizer, "added_tokens_decoder", {}), str(tokenizer.chat_template)
+    added, template = getattr(tokenizer, "added_tokens_decoder", {}), str(getattr(tokenizer, "chat_template", ""))
     names = {str(token) for token in added.values() if token.special or str(token) in template}
     return tuple(sorted(filter(str.strip, names)))
 
