@@ -272,6 +272,6 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
     (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
 ])  # fmt: skip  # several rows a line
 def test_the_front_door_refuses_as_the_command_line(methods: Any, settings: dict[str, Any]) -> None:
-    engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
+    engine = SimpleNamespace(first="block", pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):
         specdiff_core.race("Once", methods, engine=engine, **settings)

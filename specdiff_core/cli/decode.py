@@ -20,6 +20,7 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    options.only(options.chosen(args)[1])
     config = options.read_settings(args)
     check_prompt(args.prompt)
     options.check_target(args.trace, "trace")

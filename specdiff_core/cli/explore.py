@@ -74,10 +74,14 @@ def run(args: argparse.Namespace) -> None:
     fields = fields_of(kind)
     given = options.given(args, kind)
     given |= {name: _read(value) for name, value in given.items() if fields[name].is_long}
-    pair_values = options.own_pair(args)
-    if not pair_values and vars(args).get("drafter") and "drafter" not in fields:
+    owned = vars(args).get("target") is not None
+    if not owned and vars(args).get("drafter") and "drafter" not in fields:
         raise ConfigError("--drafter needs --target here.", field="drafter", hint="Give --target too.")
-    given |= {name: value for name, value in pair_values.items() if name in kind.__struct_fields__}
+    if owned or "pair" in given:
+        given["pair"], drafters = options.chosen(args)
+        usual = "drafter" in fields and "drafter" not in given and fields["drafter"].default
+        if "drafter" in fields and usual not in [spec.name for spec in find(given["pair"]).drafters]:
+            given["drafter"] = options.only(drafters)
     exploration = parse(kind, kind.from_files(given))
     find(exploration.pair)  # registers a pair of your own
     _check_outputs(args)

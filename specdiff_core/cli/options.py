@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.models.folders import shown
-from specdiff_core.models.own_pairs import OwnPair, find, parse, register_pair
+from specdiff_core.models.own_pairs import OwnPair, find, register
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import Field, fields_of, flag
-from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
+from specdiff_core.schema.pairs import EMBEDDED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.wording import values_words
 
@@ -49,7 +49,8 @@ def add_field(parser: Any, field: Field, *, positional: bool = False, note: str 
         off: dict[str, Any] = {"action": "store_const", "const": False, "help": argparse.SUPPRESS}
         parser.add_argument(f"--no{name[1:]}", dest=field.name, default=argparse.SUPPRESS, **off)
     else:
-        parser.add_argument(name, dest=field.name, nargs="+" if field.several else None, **options)
+        several: dict[str, Any] = {"nargs": "+", "action": "extend"} if field.several else {}
+        parser.add_argument(name, dest=field.name, **several, **options)
 
 
 def add_settings(parser: argparse.ArgumentParser, kind: type = DecodeConfig, *, leave: Collection[str] = ()) -> None:
@@ -81,8 +82,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``decode`` and ``race``: prompt, settings, device, outputs."""
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
-    add_settings(parser)
-    add_own_pair(parser)
+    add_settings(parser, leave=("drafter",))
+    add_own_pair(parser, drafter=True)
     add_placement(parser)
     add_json(parser)
     about = "record every event (.jsonl or .jsonl.gz)"
@@ -100,20 +101,28 @@ def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> N
             add_field(group, field)
 
 
-def own_pair(args: argparse.Namespace) -> dict[str, str]:
-    """The pair and drafter of ``add_own_pair``'s flags, registered; empty without them."""
-    fields = given(args, OwnPair)
-    if fields.get("target") is None:
-        return {}
-    drafter = fields.get("drafter", "")
-    shared = drafter if drafter in (NONE.name, PROMPT_LOOKUP.name) else ""
-    spec = register_pair(parse({**fields, "drafter": "" if shared else drafter}).name)
-    return {"pair": spec.name, "drafter": shared or spec.drafters[0].name}
+def chosen(args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """The pair that the flags name, registered if it is one's own, and its drafters; by default its first."""
+    if vars(args).get("target") is not None:
+        spec, drafters = register(given(args, OwnPair))
+        return spec.name, drafters
+    spec = find(vars(args).get("pair") or EMBEDDED.name)
+    words = fields_of(OwnPair)["drafter"].read(vars(args).get("drafter") or ())
+    return spec.name, tuple(spec.drafter(word).name for word in words) or (spec.drafters[0].name,)
+
+
+def only(drafters: Sequence[str]) -> str:
+    """The one drafter of a command that takes one; raises ConfigError if there are several."""
+    if len(drafters) > 1:
+        what = f"One drafter drafts here, not {', '.join(drafters)}."
+        raise ConfigError(what, field="drafter", hint="`race` and `bench sweep` take several.")
+    return drafters[0]
 
 
 def read_settings(args: argparse.Namespace) -> DecodeConfig:
-    """The settings of the flags."""
-    return DecodeConfig.parse({**given(args, DecodeConfig), **own_pair(args)})
+    """The settings of the flags, with the first drafter."""
+    pair, drafters = chosen(args)
+    return DecodeConfig.parse({**given(args, DecodeConfig), "pair": pair, "drafter": drafters[0]})
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
@@ -191,3 +200,16 @@ def say(message: str) -> None:
     elif not passing or now - _download["reported"] >= REPORT_EVERY:
         err.write(message + "\n")
         _download["reported"] = now if passing else -REPORT_EVERY
+
+
+def changes() -> Callable[[str], None]:
+    """:func:`say`, for lines that differ from the one before."""
+    last = ""
+
+    def report(message: str) -> None:
+        nonlocal last
+        if message != last:
+            say(message)
+        last = message
+
+    return report

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from statistics import median_low
 from typing import Any
 
@@ -16,6 +17,7 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import flag
 from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS, PLAIN, race_lanes, two_lanes
 from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import NONE
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 from specdiff_core.schema.summary import race_summary
 from specdiff_core.schema.trace import write_trace
@@ -29,7 +31,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--methods",
         metavar="LIST",
-        help="race several methods against vanilla, each with its own drafter and window: "
+        help="race several methods against vanilla, each with its own window, and with every --drafter that fits: "
         + ",".join(method.name for method in METHODS if method.name != BASELINE),
     )
     parser.add_argument(
@@ -61,11 +63,11 @@ def run(args: argparse.Namespace) -> None:
         lanes | dict.fromkeys(servers, config),
         repeats=args.repeats,
         detail=args.trace is not None,
-        progress=options.say,
+        progress=options.changes(),
         others=servers,
     )
     race = race_summary(runs)
-    if args.methods is None and not servers:
+    if DRAFTED in lanes and not servers:
         print(args.prompt + plain(race["lanes"][DRAFTED]["text"]))
         for lane in lanes:
             print(f"\n{lane}\n" + "\n".join(describe(race["lanes"][lane])))
@@ -84,16 +86,21 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
-    if args.methods is not None and (conflicts := ({"drafter", *PLAIN} & vars(args).keys())):
+    if args.methods is not None and (conflicts := (PLAIN.keys() & vars(args).keys())):
         raise ConfigError(
             f"--methods and {flag(min(conflicts))} can't be combined.",
             field="methods",
-            hint="A method sets its own drafter and window; to set them yourself, leave out --methods.",
+            hint="A method sets its own window; to set it yourself, leave out --methods.",
         )
+    _, drafters = options.chosen(args)
     config = options.read_settings(args)
-    if args.methods is None:
+    if args.methods is None and len(drafters) == 1:
         return config, {**two_lanes(config), DRAFTED: config}  # --drafter none: vanilla twice, which shows the noise
-    lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()])
+    if args.methods is None:
+        vanilla = {BASELINE: replace(config, drafter=NONE.name)}
+        return config, vanilla | {name: replace(config, drafter=name) for name in drafters}
+    named = drafters if "drafter" in args else ()
+    lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()], named)
     if len(lanes) < 2:
         raise ConfigError("A race needs a method besides vanilla.", field="methods", hint="Try --methods dflash.")
     return config, lanes

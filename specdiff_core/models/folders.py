@@ -41,11 +41,14 @@ def user_cache() -> Path:
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``).
+    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository: ``owner/name``, or a single
+    name such as ``gpt2`` unless the working folder has a folder of that name.
 
-    The working folder is not checked: write ``./owner/name`` for a folder in it."""
+    For ``owner/name`` the working folder is not checked: write ``./owner/name`` for a folder in it."""
     path = Path(source)
-    return path.is_absolute() or str(source).startswith(".") or len(path.parts) != 2 or is_gguf(path)
+    if path.is_absolute() or str(source).startswith(".") or is_gguf(path):
+        return True
+    return path.is_dir() if len(path.parts) == 1 else len(path.parts) != 2
 
 
 def is_gguf(source: str | Path) -> bool:
