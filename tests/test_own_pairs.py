@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from checkpoints import change, same_text, save_drafter, save_target, save_tokenizer
+from checkpoints import change, finished, same_text, save_drafter, save_target, save_tokenizer
 from test_released import IDS, diffugpt, diffullama, dream
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
@@ -127,6 +127,8 @@ def test_context_sets_the_tokens_of_a_run(capsys: pytest.CaptureFixture[str]) ->
     """Of any pair, up to the positions of its target."""
     engine = Engine.load("embedded", context=40, drafters=("block", "none"))
     assert engine.target.context == 40
+    full = finished(engine, "the cat", drafter="block", max_new_tokens=5000)
+    assert full.reason == "context_full" and len(full.ids) + len(engine.encode("the cat")) == 41
     with pytest.raises(ContextOverflow):
         list(engine.decode("the cat " * 30, DecodeConfig(drafter="none")))
     assert main(["decode", "--prompt", "the cat", "--drafter", "none", "--context", "513"]) != 0

@@ -29,7 +29,8 @@ GLANCE = 0.5
 WINDOW = 600.0
 """Seconds over which a visitor's tokens and seconds are counted."""
 TOKENS, SECONDS, EXPLORING = "SPECDIFF_VISITOR_TOKENS", "SPECDIFF_VISITOR_SECONDS", "SPECDIFF_EXPLORE_SECONDS"
-PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0}
+RUN = "SPECDIFF_RUN_TOKENS"
+PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0, RUN: 480.0}
 """Environment variable -> default limit on a public host."""
 
 

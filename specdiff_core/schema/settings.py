@@ -148,7 +148,7 @@ class DecodeConfig:
         "Seed", "The same seed gives the same text (with auto above temperature 0, only under match).", 0, 2**31 - 1
     )] = 0
     max_new_tokens: Annotated[int, ask(
-        "New tokens", "Stop after this many tokens.", 1, 480, unit="tokens"
+        "New tokens", "Stop after this many tokens, or where the context is full.", 1, 2**20, unit="tokens"
     )] = 96
     ignore_eos: Annotated[bool, ask(
         "Ignore end of text", "Continue past end-of-text tokens, so that all runs have the same length."
