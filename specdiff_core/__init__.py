@@ -125,7 +125,8 @@ def race(
 
         servers = attached.attach(*((attach,) if isinstance(attach, str) else attach))
     lanes |= dict.fromkeys(servers, config)
-    return race_summary(race_repeatedly(engine, prompt, lanes, repeats=repeats, others=servers))
+    rendered = engine.rendered(prompt, config) if servers else ""
+    return race_summary(race_repeatedly(engine, prompt, lanes, repeats=repeats, others=servers, rendered=rendered))
 
 
 def explore(

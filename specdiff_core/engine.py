@@ -174,6 +174,19 @@ class Engine:
         ids = tokenizer(prompt, add_special_tokens=begun, split_special_tokens=True, verbose=False)["input_ids"]
         return self._fitting([tokenizer.eos_token_id, *ids] if spec.prepend_end else ids)
 
+    def rendered(self, prompt: str, config: DecodeConfig) -> str:
+        """The text that another program's tokenizer turns into the ids of :meth:`encode`: a chat message as its
+        template writes it, without a first token that tokenizers add themselves.
+
+        Raises:
+            ConfigError: as :meth:`encode`.
+        """
+        tokenizer = self.pair.tokenizer
+        if (chat := as_chat(tokenizer, prompt, config)) is None:
+            return prompt
+        added = tokenizer("", verbose=False)["input_ids"][:1] == [tokenizer.bos_token_id]
+        return chat.removeprefix(tokenizer.bos_token) if added else chat
+
     def _fitting(self, ids: Sequence[int]) -> tuple[int, ...]:
         """``ids``, if there is room for another token."""
         context = self.pair.spec.context

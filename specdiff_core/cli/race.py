@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> None:
         detail=args.trace is not None,
         progress=options.changes(),
         others=servers,
+        rendered=engine.rendered(args.prompt, config) if servers else "",
     )
     race = race_summary(runs)
     if DRAFTED in lanes and not servers:
