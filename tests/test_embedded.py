@@ -9,11 +9,12 @@ That the distribution holds for every setting is proved in test_distribution.py.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ import torch
 from branches import spread
 
 from benchmarks.equality import stock_of
+from specdiff_core.cli import options
 from specdiff_core.engine import Engine
+from specdiff_core.explorations.base import Answer, ExplorationRun, Report, Step
+from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.loading import load_pair
 from specdiff_core.measure.race import race, race_repeatedly
 from specdiff_core.measure.ties import difference
@@ -296,3 +300,27 @@ def test_a_controller_needs_the_seconds_of_each_pass(engine: Engine) -> None:
         config = DecodeConfig(drafter="mdlm", auto=auto, max_new_tokens=4)
         header = next(e for e in engine.decode("Once", config, grain="total") if isinstance(e, RunStarted))
         assert header.grain == grain
+
+
+def test_every_command_and_exploration_runs_on_the_threads_chosen_at_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside another program one thread can be ten times as fast as two; a probe at loading finds that."""
+    seen: list[int] = []
+
+    def explore(*_: Any) -> Iterator[Step]:
+        seen.append(torch.get_num_threads())
+        yield Step(1, 1, "", lambda: Answer(rows=[]))
+
+    before = torch.get_num_threads()
+    monkeypatch.setattr("specdiff_core.engine.quickest_threads", lambda target, device, choices: min(choices))
+    monkeypatch.setattr(WindowMap, "explore", explore)
+    monkeypatch.setattr(WindowMap, "report", lambda *_: Report())
+    try:
+        torch.set_num_threads(2)
+        args = argparse.Namespace(device="cpu", dtype="fp32", context=None, threads=None)
+        engine = options.open_engine(args, "embedded", ["block"])
+        assert torch.get_num_threads() == 1, "commands compute without an engine too"
+        torch.set_num_threads(2)
+        ExplorationRun(WindowMap(), engine).advance()
+        assert seen == [1] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -134,7 +134,8 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
     )
     about = "context length of a run, up to the target's limit [default: see `pairs NAME`, or 4096]"
     group.add_argument("--context", type=int, metavar="TOKENS", help=about)
-    group.add_argument("--threads", type=int, metavar="N", help="CPU threads [default: torch's own choice]")
+    about = "CPU threads [default: whichever number is fastest at loading; to train, torch's own choice]"
+    group.add_argument("--threads", type=int, metavar="N", help=about)
 
 
 def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) -> Engine:
@@ -146,12 +147,13 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     from specdiff_core.engine import Engine
     from specdiff_core.models.device import set_threads
 
-    set_threads(args.threads)  # of everything else; the engine chooses its own unless a number is given
+    set_threads(args.threads)
     names = tuple(dict.fromkeys((*drafters, "none")))
     placement = {"device": args.device, "dtype": args.dtype, "context": args.context}
     engine = Engine.load(pair, drafters=names, progress=say, threads=args.threads, **placement)
     for name in drafters:
         engine.drafter(name)  # reports missing weights now, not during a run
+    set_threads(engine.threads)  # of everything else in this process
     return engine
 
 
