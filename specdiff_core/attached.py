@@ -318,7 +318,7 @@ class Attached:
             exactness="unchecked",
             network=self.kind.name,
             server=self.name,
-            started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
 
     def _request(self, prompt: str, config: DecodeConfig) -> dict[str, Any]:

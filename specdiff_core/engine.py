@@ -339,7 +339,7 @@ class Engine:
             lossless=config.rule.lossless,
             exactness=exact,
             network="; ".join(filter(None, (self.pair.network, self.pair.mismatch(draft.name)))),
-            started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
 
     def _finished(self, header: RunStarted, loop: Iterator[Event], stops: Sequence[str]) -> Iterator[Event]:

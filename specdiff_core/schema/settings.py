@@ -5,7 +5,7 @@ Sliders, command-line flags, API documents and validation are made from :data:`S
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +14,7 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask, fields_of, parse
 
 
-class Option(str, Enum):
+class Option(StrEnum):
     """A setting with named values and their labels."""
 
     label: str
