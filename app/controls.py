@@ -13,17 +13,18 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from app import own_pairs, scripts
-from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, presets_of
-from app.content.html import element
-from app.gradio_patches import unjudged
-from app.run.engines import missing_file
-from app.run.turns import RUN, limit
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, drafter_names, find_pair, known_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import denoises
+
+from . import own_pairs, scripts
+from .content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, presets_of
+from .content.html import element
+from .gradio_patches import unjudged
+from .run.engines import missing_file
+from .run.turns import RUN, limit
 
 unjudged(gr.Slider, gr.Dropdown, gr.Number, gr.CheckboxGroup)
 LONGEST_PROMPT = 20_000

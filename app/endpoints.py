@@ -10,15 +10,16 @@ from typing import Any
 import gradio as gr
 import msgspec
 
-from app.content.error_cards import card, new_run_id
-from app.controls import LONGEST_PROMPT, check_prompt
-from app.run import race as running
-from app.tabs import live, race
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.summary import pair_summary, race_summary
 from specdiff_core.schema.wording import values_words
+
+from .content.error_cards import card, new_run_id
+from .controls import LONGEST_PROMPT, check_prompt
+from .run import race as running
+from .tabs import live, race
 
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from app.own_pairs import is_public
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
+
+from ..own_pairs import is_public
 
 MOST_WAITING = 64
 """Jobs that wait in a queue."""

@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
 from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.wording import PROGRAM
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
 ADDED = "specdiff.commands"
@@ -24,7 +25,7 @@ ADDED = "specdiff.commands"
 def build_parser() -> argparse.ArgumentParser:
     added = ", ".join(sorted(entry_points(group=ADDED).names))
     parser = argparse.ArgumentParser(
-        prog="python -m specdiff_core",
+        prog=PROGRAM,
         description="Speculative decoding with masked-diffusion drafters.",
         epilog=f"Further commands of installed packages: {added}." if added else None,
     )
