@@ -9,6 +9,7 @@ setup(
     package_dir={"specdiff_core.assets": "assets", "specdiff_page": "app"},
     package_data={
         "specdiff_core.assets": ["**/*"],
+        "specdiff_core": ["py.typed"],
         "specdiff_core.measure": ["*.jsonl"],
         "specdiff_page": ["static/**/*", "content/*.json", "content/*.md"],
     },

@@ -39,7 +39,12 @@ _HOMES = {
     "DraftContractError ContextOverflow TraceError TraceSchemaError CorpusError ServerError",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-__all__ = ["decode", "explore", "load", "race", *_HOME_OF]
+__all__ = ["__version__", "decode", "explore", "load", "race", *_HOME_OF]
+__version__ = "0.1.0"
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

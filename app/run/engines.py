@@ -162,8 +162,8 @@ class Engines:
         for pair in pairs:
             try:
                 self.get(pair, _log)
-            except Exception:  # a run gets it again, and shows the card
-                LOG.exception("preparing %s failed", pair)
+            except Exception as error:  # a run gets it again, and shows the card
+                LOG.error("preparing %s failed: %s", pair, error, exc_info=not isinstance(error, SpecDiffError))
 
 
 @lru_cache(maxsize=1)  # a message that repeats is logged once

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.cli import options
+from specdiff_core.cli.output import listing
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, csv_of
 from specdiff_core.explorations.figures import html_page, write_pictures
@@ -130,7 +131,7 @@ def run_show(args: argparse.Namespace) -> None:
 def _put_out(args: argparse.Namespace, result: ExplorationResult, races: dict[str, bytes]) -> None:
     """Print the table, the answer and its notes; write the requested files."""
     table, report = csv_of(result.rows), result.report
-    print(table, end="")
+    print("\n".join(listing(result.rows)))
     for line in filter(None, (report.answer, *report.notes)):
         print(line)
     for line in result.facts.get("skipped", ()):

@@ -71,23 +71,37 @@ def add_parser(
 ) -> argparse.ArgumentParser:
     """Add a subcommand with its function and description."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, and nothing else")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``decode`` and ``race``: prompt, settings, device, outputs."""
-    parser.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
+    parser.add_argument(
+        "--prompt", required=True, metavar="TEXT", type=_prompt, help="the text to continue; - reads it"
+    )
     add_settings(parser, leave=("drafter",))
     add_own_pair(parser, drafter=True)
     add_placement(parser)
     add_json(parser)
     about = "record every event (.jsonl or .jsonl.gz)"
     parser.add_argument("--trace", metavar="FILE", type=Path, help=about)
+
+
+def _prompt(text: str) -> str:
+    """The prompt of a flag; ``-`` stands for standard input."""
+    return sys.stdin.read() if text == "-" else text
+
+
+def note_cut(config: DecodeConfig) -> None:
+    """Say if a drafter's window is shorter than γ."""
+    most = find(config.pair).drafter(config.drafter).clamp_gamma(config.gamma)
+    if most < config.gamma:
+        say(f"γ is {most}, not {config.gamma}: {config.drafter} was trained for windows of {most}.")
 
 
 OWN_FLAGS = ("target", "kind", "shift", "mask_id")

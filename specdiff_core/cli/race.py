@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from statistics import median_low
 from typing import Any
@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> None:
         from specdiff_core.attached import attach
 
         servers = attach(*args.attach)
+    for lane in lanes.values():
+        options.note_cut(lane)
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
     runs = race_repeatedly(
         engine,
@@ -68,22 +70,29 @@ def run(args: argparse.Namespace) -> None:
         rendered=engine.rendered(args.prompt, config) if servers else "",
     )
     race = race_summary(runs)
-    if DRAFTED in lanes and not servers:
-        print(args.prompt + plain(race["lanes"][DRAFTED]["text"]))
-        for lane in lanes:
-            print(f"\n{lane}\n" + "\n".join(describe(race["lanes"][lane])))
-        print()
-    print("\n".join(table(race)))
-    for lane in servers:
-        print(f"\n{plain(lane)}\n" + plain("\n".join(served(race["lanes"][lane]))))
+    if args.json:
+        print(json.dumps(race, ensure_ascii=False))
+    else:
+        show(args.prompt, race, servers)
     if args.trace is not None:
         order = [fold(run).seconds for run in runs[BASELINE]]
         repeat = order.index(median_low(order))
         write_trace(args.trace, {lane: repeats[repeat] for lane, repeats in runs.items()}, title=args.prompt[:80])
         if args.repeats > 1:
-            print(f"{args.trace.name} holds repeat {repeat + 1}, in which vanilla took its median time")
-    if args.json:
-        print(json.dumps(race, ensure_ascii=False))
+            options.say(f"{args.trace.name} holds repeat {repeat + 1}, in which vanilla took its median time")
+
+
+def show(prompt: str, race: Mapping[str, Any], servers: Collection[str]) -> None:
+    """Print a race: of two lanes the text and all numbers, of more a line each."""
+    lanes = race["lanes"]
+    if DRAFTED in lanes and not servers:
+        print(prompt + plain(lanes[DRAFTED]["text"]))
+        for lane, numbers in lanes.items():
+            print(f"\n{lane}\n" + "\n".join(describe(numbers)))
+        print()
+    print("\n".join(table(dict(race))))
+    for lane in servers:
+        print(f"\n{plain(lane)}\n" + plain("\n".join(served(lanes[lane]))))
 
 
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:

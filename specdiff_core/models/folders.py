@@ -79,7 +79,8 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
         return gguf.folder_of(Path(source))
     folder = Path(source)
     if not folder.is_dir():
-        raise WeightsError(f"The model folder {shown(folder)} does not exist.")
+        hint = "Check its path; a hub repository is written owner/name."
+        raise WeightsError(f"The model folder {shown(folder)} does not exist.", hint=hint)
     return folder
 
 

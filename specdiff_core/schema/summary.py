@@ -60,7 +60,7 @@ def run_summary(events: Sequence[Event], total: Metrics | None = None) -> dict[s
         "token_ids": list(last.ids) if last else [],
         "new_tokens": total.committed,
         "finished": last.reason if last else "incomplete",
-        **total.named("rounds", "tau", "alpha", "draft_use", "seconds", "seconds_by", "tokens_per_second"),
+        **total.named("rounds", "tau", "alpha", "alpha_at", "draft_use", "seconds", "seconds_by", "tokens_per_second"),
         **total.named("target_calls", "waiting"),
         "draft_nfe": total.nfe,
         "peak_bytes": total.peak_bytes or None,
