@@ -68,6 +68,15 @@ def unjudged(*kinds: Any) -> None:
             kind.preprocess = functools.wraps(kind.preprocess)(lambda self, payload: payload)
 
 
+def input_schemas(added: Any) -> list[dict[str, Any]]:
+    """The JSON schemas of the parameters of an endpoint that ``gr.api`` added; a parameter that may be null has that
+    of its values. Type hints can't express the range of a number."""
+    from gradio.context import Context
+
+    schemas = [component._api_info for component in Context.root_block.fns[added["id"]].inputs]  # type: ignore[union-attr]  # inside the page
+    return [schema["oneOf"][1] if "oneOf" in schema else schema for schema in schemas]
+
+
 def answer_json() -> None:
     """Write the answers of MCP tools as JSON instead of a Python repr."""
     from gradio.mcp import GradioMCPServer

@@ -21,17 +21,17 @@ from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.symbols import glossary
 
-from . import controls, own_pairs, scripts
+from . import controls, endpoints, own_pairs, scripts
 from .content import lessons, workshop
 from .content.examples import PRESETS, presets_of
 from .content.html import element, json_for_script
 from .content.predictions import predictions, typical
 from .controls import NO_STEPS, QUIET, UNLIMITED, Controls
-from .endpoints import endpoints
 from .first_load import PLOTLY, STATIC
 from .run import job
 from .run import race as running
 from .run.engines import Engines, Factory, Fetch, unavailable
+from .run.exploration import exploring
 from .tabs import explore, live, race
 
 LOG = logging.getLogger(__name__)
@@ -224,8 +224,7 @@ def build(
         link = page.load(opened, None, [*filled, by_tab["live"].method, *players.values(), tabs], **QUIET)
         for form in by_tab.values():
             link.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
-        for endpoint in endpoints(decode):
-            gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
+        endpoints.add(decode, exploring(decoders))
     return page
 
 

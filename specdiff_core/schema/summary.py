@@ -151,24 +151,3 @@ def _against(
         same,
     )
     return dict(zip(AGAINST, values, strict=True))
-
-
-def pair_summary(race: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten :func:`race_summary` of at most two lanes, for the ``/race`` endpoint."""
-    lanes: dict[str, Any] = race["lanes"]
-    vanilla = lanes[BASELINE]
-    drafted = next((lane for name, lane in lanes.items() if name != BASELINE), None)
-    reported = drafted or vanilla
-
-    def plain(lane: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in lane.items() if name not in {*AGAINST, "failed"}}
-
-    return {
-        **{name: drafted[name] if drafted else None for name in AGAINST},
-        "repeats": race["repeats"],
-        "quiet": race["quiet"],
-        "lossless": reported["lossless"],
-        "text": reported["text"],
-        "vanilla": plain(vanilla),
-        "drafted": plain(drafted) if drafted else None,
-    }
