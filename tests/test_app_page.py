@@ -481,9 +481,7 @@ def test_programs_explore_and_list_pairs_and_see_what_a_parameter_takes(monkeypa
     assert found.keys() == PAIRS.keys() and found["embedded"]["available"] and "ddtree" in found["embedded"]["methods"]
     assert (found["gpt2-mdlm"]["available"], found["gpt2-mdlm"]["reason"]) == (False, "no network")
     explore = explorer(exploring(lambda *_: FakeDecoder()))
-    *_, last = explore(
-        "window-map", {"gammas": "4", "steps": "1", "tokens": 32, "per_flavour": 1, "flavours": "stories"}
-    )
+    *_, last = explore("compare", {"methods": "dflash", "tokens": 32, "per_flavour": 1, "flavours": "stories"})
     assert last["finished"] and last["result"]["rows"] and last["result"]["report"]["answer"]
     for name, settings in (("nonsense", {}), ("compare", {"tokens": "x99"})):
         with pytest.raises(gr.Error, match=r"nonsense|99"):
