@@ -205,7 +205,8 @@ def pairs() -> dict[str, Any]:
 
 def add(decode: running.Decode, explore: Explore) -> None:
     """Add all endpoints to the page that is being built, with the ranges of their numbers."""
-    for endpoint in (*endpoints(decode), explorer(explore), pairs):
+    everything: list[Callable[..., Any]] = [*endpoints(decode), explorer(explore), pairs]
+    for endpoint in everything:
         names = [name for name in inspect.signature(endpoint).parameters if name != "request"]
         added = gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
         for name, schema in zip(names, input_schemas(added), strict=True):

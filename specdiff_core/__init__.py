@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
     from specdiff_core.explorations.base import ExplorationResult, Step
     from specdiff_core.schema.events import Event
-    from specdiff_core.schema.settings import DecodeConfig
+    from specdiff_core.schema.settings import DecodeConfig, Settings
 
 _HOMES = {
     "engine": "Engine",
@@ -76,7 +76,7 @@ def load(pair: str = "embedded", *, target: Any = None, drafter: Any = (), **opt
     return Engine.own(target, several, **options)
 
 
-def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Any) -> Iterator[Event]:
+def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Unpack[Settings]) -> Iterator[Event]:
     """The events of one run, as they happen.
 
     Args:
@@ -96,7 +96,7 @@ def race(
     engine: Engine,
     repeats: int = 1,
     attach: Sequence[str] = (),
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Mapping[str, Any]:
     """Vanilla and several methods on one prompt, on one clock: the speed-up and numbers of each.
 

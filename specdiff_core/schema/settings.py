@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 
@@ -201,6 +201,31 @@ class DecodeConfig:
     def parse(cls, values: dict[str, Any]) -> DecodeConfig:
         """A config from untrusted values (strings from a URL, JSON from an API)."""
         return parse(cls, values)
+
+
+class Settings(TypedDict, total=False):
+    """The fields of :class:`DecodeConfig` as keyword arguments, for editors; a test compares both."""
+
+    pair: str
+    drafter: str
+    gamma: int
+    steps: int
+    auto: bool
+    order: RevealOrder | str
+    tree_nodes: int
+    num_drafts: int
+    selection: Selection | str
+    rule: Rule | str
+    temperature: float
+    draft_temperature: float | None
+    top_k: int
+    top_p: float
+    seed: int
+    max_new_tokens: int
+    ignore_eos: bool
+    template: Template | str
+    system: str
+    stop: str
 
 
 SETTINGS = fields_of(DecodeConfig)
