@@ -56,6 +56,11 @@ TEMPERATURES = [0.0, 0.7, 1.0]
 EXTENTS = ["few", pytest.param("all", marks=pytest.mark.slow)]
 
 
+def least_of(drafter: str) -> float:
+    """A τ that no untrained drafter reaches; one without weights may draft little."""
+    return 1.25 if EMBEDDED.drafter(drafter).source else 1.0
+
+
 def chosen(extent: str, first: int, every: int) -> list[tuple[int, str]]:
     """Prompts by their numbers: the ``first``, or each ``every``-th from there."""
     numbers = [first] if extent == "few" else range(first, len(PROMPTS), every)
@@ -176,7 +181,7 @@ def test_bf16_decodes_on_every_device(device: str) -> None:
         assert next(e for e in events if isinstance(e, RunStarted)).dtype == "bf16"
         assert all(e.lossless for e in events if isinstance(e, Verified))
         total = fold(events)
-        assert total.tau is not None and total.tau > (1.0 if drafter == "prompt_lookup" else 1.25)
+        assert total.tau is not None and total.tau > least_of(drafter)
         ours = events[-1].ids
         found = difference(rounded, prompt, ours, vanilla, DecodeConfig(drafter=drafter))
         assert found is None or found.margin < 0.1, found  # bf16 keeps 8 bits: logits near 10 are off by up to 0.06
@@ -189,7 +194,7 @@ def test_drafts_are_worth_something(engine: Engine, drafter: str, extent: str) -
     total, tokens = fold([]), 40 if extent == "few" else 24
     for _, prompt in chosen(extent, 2, 3):
         total = total + fold(engine.decode(prompt, DecodeConfig(drafter=drafter, max_new_tokens=tokens), detail=False))
-    assert total.tau is not None and total.tau > 1.25
+    assert total.tau is not None and total.tau > least_of(drafter)
 
 
 def test_two_runs_share_nothing(engine: Engine) -> None:

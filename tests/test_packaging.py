@@ -22,6 +22,7 @@ from packaging.specifiers import SpecifierSet
 from test_architecture import ROOT, shipped
 
 from benchmarks.load import wait_for
+from specdiff_core.schema.pairs import SMOLLM2
 from specdiff_core.schema.trace import read_trace
 
 PATIENCE = 300  # seconds, on a busy machine
@@ -159,6 +160,7 @@ def test_space_header_fits_the_requirements() -> None:
     assert header["sdk_version"] in gradio.specifier
     assert header["python_version"].strip('"') in SpecifierSet(project()["requires-python"])
     assert (ROOT / header["app_file"]).is_file()
+    assert header["license"] == "mit" and SMOLLM2.target in readme.split("---")[1]
     assert len(header["short_description"]) <= 60
     found = [Requirement(line) for line in listed("requirements.txt") if line.startswith("torch")]
     there = {"python_full_version": header["python_version"].strip('"')}
