@@ -57,6 +57,24 @@ class RaceAnswer(TypedDict, total=False):
     events: dict[str, list[dict[str, Any]]] | None
 
 
+class ExploreAnswer(TypedDict):
+    """A message of an exploration, with the answer so far."""
+
+    finished: bool
+    message: str | None
+    done: int | None
+    total: int | None
+    result: dict[str, Any] | None
+    files: dict[str, str] | None
+
+
+class PairsAnswer(TypedDict):
+    """The list of pairs."""
+
+    finished: bool
+    pairs: list[dict[str, Any]]
+
+
 def endpoints(decode: running.Decode) -> list[Callable[..., Iterator[dict[str, Any]]]]:
     """``race`` and ``race_methods``."""
     drafted = tuple(method.name for method in METHODS if method.name != BASELINE)
@@ -159,7 +177,10 @@ def explorer(explore: Explore) -> Callable[..., Iterator[dict[str, Any]]]:
             told = json.loads(text)
             if failure := told.get("card"):
                 raise gr.Error(f"{failure['message']} {failure['hint']}".strip(), print_exception=False)
-            yield {"finished": bool(told.get("finished")), **{key: told.get(key) for key in ANSWERED}}
+            yield {
+                **{key: told.get(key) for key in ExploreAnswer.__annotations__},
+                "finished": bool(told.get("finished")),
+            }
 
     about = "\n".join(
         f"{name}: {kind.question} Settings: {', '.join(fields_of(kind))}." for name, kind in kinds.items()
@@ -177,10 +198,6 @@ Args:
     choice: Any = Literal[tuple(kinds)]
     endpoint.__annotations__ |= {"name": choice, "settings": dict[str, Any], "request": gr.Request | None}
     return endpoint
-
-
-ANSWERED = ("message", "done", "total", "result", "files")
-"""What the messages of ``explore`` have, beside whether it has ``finished``."""
 
 
 def pairs() -> dict[str, Any]:
@@ -205,11 +222,12 @@ def pairs() -> dict[str, Any]:
 
 def add(decode: running.Decode, explore: Explore) -> None:
     """Add all endpoints to the page that is being built, with the ranges of their numbers."""
-    everything: list[Callable[..., Any]] = [*endpoints(decode), explorer(explore), pairs]
-    for endpoint in everything:
+    everything: dict[Callable[..., Any], type] = dict.fromkeys(endpoints(decode), RaceAnswer)
+    everything |= {explorer(explore): ExploreAnswer, pairs: PairsAnswer}
+    for endpoint, answer in everything.items():
         names = [name for name in inspect.signature(endpoint).parameters if name != "request"]
         added = gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
-        for name, schema in zip(names, input_schemas(added), strict=True):
+        for name, schema in zip(names, input_schemas(added, answer), strict=True):
             if (setting := SETTINGS.get(name)) is not None:
                 limits = {"minimum": setting.low, "maximum": setting.high}
                 schema |= {key: limit for key, limit in limits.items() if limit is not None}

@@ -493,6 +493,9 @@ def test_programs_explore_and_list_pairs_and_see_what_a_parameter_takes(monkeypa
         for name, api in blocks.get_api_info()["named_endpoints"].items()
     }
     assert set(described) == {"/race", "/race_methods", "/explore", "/pairs"}
+    answers = [api["returns"][0]["type"]["properties"] for api in blocks.get_api_info()["named_endpoints"].values()]
+    for answer, field in zip(answers, ("lanes", "lanes", "result", "pairs"), strict=True):
+        assert {"finished", field} <= answer.keys()
     assert described["/race"]["gamma"].items() >= {"type": "integer", "minimum": 1, "maximum": 32}.items()
     assert described["/race"]["draft_temperature"]["oneOf"][1]["maximum"] == 2
     assert set(described["/race"]["rule"]["enum"]) == {rule.value for rule in Rule}
