@@ -7,10 +7,11 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from msgspec import structs
@@ -311,8 +312,14 @@ def test_small_conveniences(
         run(capsys, "--version")
     assert capsys.readouterr().out.strip().endswith(specdiff_core.__version__)
 
-    def interrupted() -> int:
-        raise KeyboardInterrupt
+    def left(status: int) -> NoReturn:
+        raise SystemExit(status)
 
-    monkeypatch.setattr(cli, "main", interrupted)
-    assert __main__.main() == 130 and capsys.readouterr().err == "interrupted\n"
+    monkeypatch.setattr("os._exit", left)
+    monkeypatch.setattr(cli, "main", lambda: signal.raise_signal(signal.SIGINT))
+    try:
+        with pytest.raises(SystemExit, match="130"):
+            __main__.main()
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert capsys.readouterr().err == "interrupted\n"

@@ -6,6 +6,7 @@ Flags are not validated here: ``DecodeConfig`` does that, as for the page.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -168,6 +169,8 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     for name in drafters:
         engine.drafter(name)  # reports missing weights now, not during a run
     set_threads(engine.threads)  # of everything else in this process
+    if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "leave":  # from now on there are results to keep
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return engine
 
 
