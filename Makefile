@@ -5,9 +5,7 @@ check:
 	./lab test
 
 format:
-	.venv/bin/python -m ruff check --fix .
-	.venv/bin/python -m ruff format .
-	.venv/bin/deno fmt --config tests/js/deno.json
+	./lab format
 
 # Measure everything in BENCHMARKS.md, on a quiet machine: make bench CORPUS=folder. Prompts come from the corpus' validation
 # text. An interrupted run continues where it stopped.

@@ -1,6 +1,9 @@
 """Opens the page: ``python app.py`` (``app/launch.py``)."""
 
-from app.launch import main
-
 if __name__ == "__main__":
-    main()
+    try:
+        from app.launch import main
+
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

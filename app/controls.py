@@ -13,23 +13,25 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from app import own_pairs, scripts
-from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, presets_of
-from app.content.html import element
-from app.gradio_patches import unjudged
-from app.run.engines import missing_file
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, drafter_names, find_pair, known_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import denoises
 
+from . import own_pairs, scripts
+from .content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, presets_of
+from .content.html import element
+from .gradio_patches import unjudged
+from .run.engines import missing_file
+from .run.turns import RUN, limit
+
 unjudged(gr.Slider, gr.Dropdown, gr.Number, gr.CheckboxGroup)
 LONGEST_PROMPT = 20_000
 """Characters: far more than any context, but quick to reject."""
 TEXT_BOXES = {"draft_temperature": "as the target", "system": "none", "stop": "none"}
 """Settings that may be empty, which a number box cannot be -> placeholder."""
-NUMBER_BOXES = {"seed", "top_k"}  # too many values for a slider
+NUMBER_BOXES = {"seed", "top_k", "max_new_tokens"}  # too many values for a slider
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Options of immediate, internal events: no spinner, no queue, not in the API."""
 UNLIMITED: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
@@ -321,9 +323,13 @@ def check_settings(values: Mapping[str, Any]) -> DecodeConfig:
     """A config from untrusted values, with an existing pair and drafter.
 
     Raises:
-        ConfigError: a value is out of range, or a name is unknown.
+        ConfigError: a value is out of range, a name is unknown, or this server allows fewer tokens.
     """
     config = DecodeConfig.parse(dict(values))
+    if config.max_new_tokens > (most := limit(RUN)):
+        what = f"A run on this server has at most {most:,.0f} new tokens."
+        hint = f"Choose {most:.0f}, or run the lab yourself; its operator can set {RUN}."
+        raise ConfigError(what, field="max_new_tokens", hint=hint)
     own_pairs.check(config.pair)
     find_pair(config.pair).drafter(config.drafter)
     return config

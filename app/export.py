@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from app import scripts
-from app.content import lessons, workshop
-from app.content.html import element, json_for_script
-from app.first_load import PLOTLY, import_map
-from app.page import TRACES, head, player_options, recordings
-from app.run import exploration
-from app.run.race import read_race
-from app.tabs import explore, live, race
 from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.symbols import glossary
 from specdiff_core.schema.trace import dump_trace
+
+from . import scripts
+from .content import lessons, workshop
+from .content.html import element, json_for_script
+from .first_load import PLOTLY, import_map
+from .page import TRACES, head, player_options, recordings
+from .run import exploration
+from .run.race import read_race
+from .tabs import explore, live, race
 
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
 """Marks an export, which may be overwritten."""
@@ -223,7 +224,8 @@ def _is_taken(out: Path, page: Path) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     about = "Write the player, recordings and lessons as files that open from disk, without a server."
-    parser = argparse.ArgumentParser(prog="python -m app.export", description=about)
+    prog = "python -m app.export" if __package__ in ("", "app") else "specdiff export"
+    parser = argparse.ArgumentParser(prog=prog, description=about)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="OUT", help="a folder, or one file that ends in .html"
     )

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.content.html import json_for_script
+from .content.html import json_for_script
 
 STATIC = Path(__file__).resolve().parent / "static"
 MODULES = "modules.js"

@@ -125,6 +125,18 @@ def unjudged(*kinds: Any) -> None:
             kind.preprocess = functools.wraps(kind.preprocess)(lambda self, payload: payload)
 
 
+def input_schemas(added: Any, answer: type) -> list[dict[str, Any]]:
+    """The JSON schemas of the parameters of an endpoint that ``gr.api`` added; a parameter that may be null has that
+    of its values. Type hints can't express the range of a number, nor the ``answer`` of a generator, which is set."""
+    from gradio.context import Context
+    from gradio_client.utils import python_type_to_json_schema  # type: ignore[import-untyped]  # no stubs
+
+    function: Any = Context.root_block.fns[added["id"]]  # type: ignore[union-attr]  # inside the page
+    function.outputs[0]._api_info |= python_type_to_json_schema(answer)
+    schemas = [component._api_info for component in function.inputs]
+    return [schema["oneOf"][1] if "oneOf" in schema else schema for schema in schemas]
+
+
 def answer_json() -> None:
     """Write the answers of MCP tools as JSON instead of a Python repr."""
     from gradio.mcp import GradioMCPServer

@@ -11,7 +11,7 @@ import re
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,18 +23,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from app import first_load, own_pairs
-from app.gradio_patches import answer_json, calm_queue, count_values, judge_origins, keep_queue, skip_stubs
-from app.guard import Guard, is_own
-from app.run.engines import Engines
-from app.run.gpu import is_zero_gpu
-from app.run.process import engines_elsewhere
-from app.run.race import TRACES
-from app.run.rooms import Rooms
-from app.run.turns import TURNS
-from app.temporary import own_folder
 from specdiff_core import proxies
 from specdiff_core.schema.errors import printable
+
+from . import first_load, own_pairs
+from .gradio_patches import answer_json, calm_queue, count_values, judge_origins, keep_queue, skip_stubs
+from .guard import Guard, is_own
+from .run.engines import Engines
+from .run.gpu import is_zero_gpu
+from .run.process import engines_elsewhere
+from .run.race import TRACES
+from .run.rooms import Rooms
+from .run.turns import TURNS
+from .temporary import own_folder
 
 LOG = logging.getLogger("specdiff.server")
 DESCRIPTION = "SpecDiff Lab: watch speculative diffusion decoding race vanilla decoding. Works offline."
@@ -213,7 +214,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
-            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -248,8 +249,8 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
         loading: see :func:`probes`.
         uploads: see :class:`app.guard.Guard`.
     """
-    from app import unfurl
-    from app.page import head
+    from . import unfurl
+    from .page import head
 
     page.queue(max_size=64, default_concurrency_limit=8)
     calm_queue(page)
@@ -337,7 +338,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     engines = Engines() if is_zero_gpu() else engines_elsewhere()
     engines.prepare()  # models load while the page is built
     skip_stubs()
-    from app.page import build  # takes seconds: it imports Gradio
+    from .page import build  # takes seconds: it imports Gradio
 
     page = build(engines)
     serve(

@@ -69,7 +69,7 @@ def check(name: str) -> None:
     if not name.startswith(OWN):
         return
     pair = named(name)
-    for source in filter(None, (pair.target, pair.drafter)):
+    for source in (pair.target, *pair.drafter):
         # On a public host, a pattern for repositories must not open the server's own folders.
         fitting = [pattern for pattern in patterns() if not (is_local(source) and is_public()) or pattern[:1] in "/."]
         if ".." in source or not any(fnmatchcase(source, pattern) for pattern in fitting):

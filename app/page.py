@@ -12,18 +12,6 @@ from typing import Any
 
 import gradio as gr
 
-from app import controls, own_pairs, scripts
-from app.content import lessons, workshop
-from app.content.examples import PRESETS, presets_of
-from app.content.html import element, json_for_script
-from app.content.predictions import predictions, typical
-from app.controls import NO_STEPS, QUIET, UNLIMITED, Controls
-from app.endpoints import endpoints
-from app.first_load import PLOTLY, STATIC
-from app.run import job
-from app.run import race as running
-from app.run.engines import Engines, Factory, Fetch, unavailable
-from app.tabs import explore, live, race
 from specdiff_core.explorations import figures
 from specdiff_core.schema.events import EXACTNESS
 from specdiff_core.schema.methods import METHODS
@@ -32,6 +20,19 @@ from specdiff_core.schema.pairs import ASSETS, PAIRS
 from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.symbols import glossary
+
+from . import controls, endpoints, own_pairs, scripts
+from .content import lessons, workshop
+from .content.examples import PRESETS, presets_of
+from .content.html import element, json_for_script
+from .content.predictions import predictions, typical
+from .controls import NO_STEPS, QUIET, UNLIMITED, Controls
+from .first_load import PLOTLY, STATIC
+from .run import job
+from .run import race as running
+from .run.engines import Engines, Factory, Fetch, unavailable
+from .run.exploration import exploring
+from .tabs import explore, live, race
 
 LOG = logging.getLogger(__name__)
 TRACES = ASSETS / "traces"
@@ -223,8 +224,7 @@ def build(
         link = page.load(opened, None, [*filled, by_tab["live"].method, *players.values(), tabs], **QUIET)
         for form in by_tab.values():
             link.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
-        for endpoint in endpoints(decode):
-            gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=None)  # type: ignore[attr-defined]  # what Gradio exports is not typed
+        endpoints.add(decode, exploring(decoders))
     return page
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.content.html import json_for_script
+from .content.html import json_for_script
 
 THEME = """() => {
   const dark = document.body.classList.toggle('dark');

@@ -14,9 +14,6 @@ from PIL import Image, ImageDraw, ImageFont
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from app.content.html import element
-from app.page import TRACES, recordings
-from app.run.race import TRACES as RUNS
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event, TargetScored, pieces_of
 from specdiff_core.schema.methods import BASELINE
@@ -24,6 +21,10 @@ from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.summary import header_of, race_summary, staged
 from specdiff_core.schema.trace import read_trace
+
+from .content.html import element
+from .page import TRACES, recordings
+from .run.race import TRACES as RUNS
 
 LEAD = "A small model fills the blanks. A big one checks them all at once."
 SIZE = (1200, 630)

@@ -151,7 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    (engine, prompts, settings, base), facts, path = begin(args, lambda pair: ["block/4/1"])
+    (engine, prompts, settings, base), facts, path = begin(args, lambda base, drafters: ["block/4/1"])
     log = track(
         measure(
             engine,

@@ -388,7 +388,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    subject, facts, path = begin(args, lambda pair: usual_settings(find_pair(pair)))
+    subject, facts, path = begin(args, lambda base, drafters: usual_settings(find_pair(base.pair)))
     log = track(measure_peers(*subject, repeats=args.repeats, path=path))
     counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
     finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers))

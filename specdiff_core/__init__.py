@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
     from specdiff_core.explorations.base import ExplorationResult, Step
     from specdiff_core.schema.events import Event
-    from specdiff_core.schema.settings import DecodeConfig
+    from specdiff_core.schema.settings import DecodeConfig, Settings
 
 _HOMES = {
     "engine": "Engine",
@@ -39,7 +39,12 @@ _HOMES = {
     "DraftContractError ContextOverflow TraceError TraceSchemaError CorpusError ServerError",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-__all__ = ["decode", "explore", "load", "race", *_HOME_OF]
+__all__ = ["__version__", "decode", "explore", "load", "race", *_HOME_OF]
+__version__ = "0.1.0"
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:
@@ -48,18 +53,30 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"specdiff_core.{_HOME_OF[name]}"), name)
 
 
-def load(pair: str = "embedded", **options: Any) -> Engine:
-    """Load a pair; arguments as of :meth:`Engine.load <specdiff_core.engine.Engine.load>`.
+def load(pair: str = "embedded", *, target: Any = None, drafter: Any = (), **options: Any) -> Engine:
+    """Load a pair, or a target and drafters of your own.
+
+    Args:
+        pair: one of :data:`~specdiff_core.schema.pairs.PAIRS`.
+        target: instead of ``pair``: a folder, a GGUF file, a hub repository, or a loaded model of transformers; then
+            ``tokenizer`` must be given too.
+        drafter: with ``target``, one or several: folders, GGUF files, repositories, names of registered drafters,
+            ``DrafterSpec`` records, or loaded causal models with the target's tokenizer.
+        options: as of :meth:`Engine.load <specdiff_core.engine.Engine.load>` (device, dtype, context, threads, …);
+            with ``target`` also what a drafter's files don't say: kind, shift, mask_id.
 
     Raises:
         SpecDiffError: the pair, a file, the device or memory is missing; the message says which.
     """
     from specdiff_core.engine import Engine
 
-    return Engine.load(pair, **options)
+    if target is None:
+        return Engine.load(pair, **options)
+    several = drafter if isinstance(drafter, (list, tuple)) else [drafter]
+    return Engine.own(target, several, **options)
 
 
-def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Any) -> Iterator[Event]:
+def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Unpack[Settings]) -> Iterator[Event]:
     """The events of one run, as they happen.
 
     Args:
@@ -74,17 +91,18 @@ def decode(prompt: str, *, engine: Engine, detail: bool = True, **settings: Any)
 
 def race(
     prompt: str,
-    methods: Sequence[str] = ("dflash",),
+    methods: Sequence[str] | None = None,
     *,
     engine: Engine,
     repeats: int = 1,
     attach: Sequence[str] = (),
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Mapping[str, Any]:
     """Vanilla and several methods on one prompt, on one clock: the speed-up and numbers of each.
 
     Args:
-        methods: names of :data:`~specdiff_core.schema.methods.METHODS`; vanilla always runs.
+        methods: names of :data:`~specdiff_core.schema.methods.METHODS`, or of drafters, which then draft a window
+            of 8; by default the method of the pair's first drafter. Vanilla always runs.
         repeats: races.
         attach: addresses of running servers (vLLM, SGLang, llama.cpp), each a further lane. The
             summary has what was measured here, and under ``quoted`` what the server reports.
@@ -95,21 +113,25 @@ def race(
     """
     from specdiff_core.measure.race import race_repeatedly
     from specdiff_core.schema.errors import ConfigError
-    from specdiff_core.schema.methods import PLAIN, race_lanes
+    from specdiff_core.schema.methods import PLAIN, method_for, race_lanes
+    from specdiff_core.schema.pairs import OWN_PAIRS
     from specdiff_core.schema.summary import race_summary
 
     if own := {"drafter", *PLAIN} & settings.keys():
         raise ConfigError(f"A method has its own {min(own)}.", field=min(own), hint="lab.decode takes every setting.")
-    if isinstance(methods, str) or not methods:
+    if isinstance(methods, str) or (methods is not None and not methods):
         raise ConfigError("Name the methods in a list.", field="methods", hint='Such as ["dflash", "ddtree"].')
     config = _config(engine, {**settings, "drafter": "none"})
-    lanes, servers = race_lanes(config, methods), {}
+    several = [drafter.name for drafter in engine.pair.spec.drafters] if engine.pair.spec.name in OWN_PAIRS else []
+    names = methods or [method_for(engine.pair.spec, engine.first)]
+    lanes, servers = race_lanes(config, names, several), {}
     if attach:
         from specdiff_core import attached
 
         servers = attached.attach(*((attach,) if isinstance(attach, str) else attach))
     lanes |= dict.fromkeys(servers, config)
-    return race_summary(race_repeatedly(engine, prompt, lanes, repeats=repeats, others=servers))
+    rendered = engine.rendered(prompt, config) if servers else ""
+    return race_summary(race_repeatedly(engine, prompt, lanes, repeats=repeats, others=servers, rendered=rendered))
 
 
 def explore(
@@ -139,7 +161,7 @@ def explore(
 def _config(engine: Engine, settings: Mapping[str, Any]) -> DecodeConfig:
     from specdiff_core.schema.settings import DecodeConfig
 
-    config = DecodeConfig.parse({"pair": engine.pair.spec.name, **settings})
+    config = DecodeConfig.parse({"pair": engine.pair.spec.name, "drafter": engine.first, **settings})
     _check_pair(engine, config.pair)
     return config
 

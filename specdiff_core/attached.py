@@ -31,7 +31,7 @@ import msgspec
 from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Template, check_prompt
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, check_prompt
 
 KEY = "SPECDIFF_ATTACH_KEY"  # environment variable: the server's API key, if it needs one
 
@@ -195,7 +195,8 @@ _chunk = msgspec.json.Decoder(_Chunk | None)
 class Attached:
     """A running server as a :class:`~specdiff_core.schema.decoder.Decoder`, from :func:`ask`.
 
-    ``decode`` sends the prompt unchanged and requests that no prefix of an earlier run be reused.
+    ``decode`` sends the prompt as it is given (a race gives it the rendered chat) and requests that no prefix of an
+    earlier run be reused.
     """
 
     address: str
@@ -319,15 +320,12 @@ class Attached:
             exactness="unchecked",
             network=self.kind.name,
             server=self.name,
-            started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
 
     def _request(self, prompt: str, config: DecodeConfig) -> dict[str, Any]:
         """The body of a request. It turns off the server's other samplers and its prefix cache,
         with which every run but the first would begin without a prefill."""
-        if config.system or config.template not in (Template.AUTO, Template.PLAIN):
-            what = "An attached server gets the prompt unchanged, without template and system prompt."
-            raise ConfigError(what, field="template", hint="Leave out --template and --system.")
         kind = self.kind
         for name in _BOTH:
             if getattr(config, name) and name not in kind.supports:

@@ -23,22 +23,25 @@ def chat_ids(tokenizer: Any, prompt: str, config: DecodeConfig) -> list[int] | N
     Raises:
         ConfigError: as :func:`as_chat`, or this tokenizer can't tell the two apart.
     """
-    controls = _controls(tokenizer)
-    typed = [name for name in controls if name in prompt or name in config.system]
-    if not typed:
+    if not (typed := typed_controls(tokenizer, prompt, config)):
         chat = as_chat(tokenizer, prompt, config)
         return None if chat is None else list(tokenizer(chat, add_special_tokens=False, verbose=False)["input_ids"])
     hidden = {name: f"\ue000{NONCE}-{i}\ue000" for i, name in enumerate(typed)}
     chat = _chat(tokenizer, _replace(prompt, hidden), _replace(config.system, hidden), config.template)
     if chat is None:
         return None
-    names, renamed, ids_of = _renamed(tokenizer, controls)
+    names, renamed, ids_of = _renamed(tokenizer, _controls(tokenizer))
     text = _replace(_replace(chat, names), {placeholder: name for name, placeholder in hidden.items()})
     ids = renamed.encode(text, add_special_tokens=False).ids
     if wrong := [name for name in typed if renamed.token_to_id(name) in ids]:
         what = f"{wrong[0]} is a control token, which this target's tokenizer can't read as text."
         raise ConfigError(what, field="prompt" if wrong[0] in prompt else "system", hint="Remove it.")
     return [ids_of.get(token, token) for token in ids]
+
+
+def typed_controls(tokenizer: Any, prompt: str, config: DecodeConfig) -> list[str]:
+    """The names of control tokens in the visitor's texts."""
+    return [name for name in _controls(tokenizer) if name in prompt or name in config.system]
 
 
 def as_chat(tokenizer: Any, prompt: str, config: DecodeConfig) -> str | None:

@@ -6,22 +6,27 @@ import contextlib
 import datetime
 import itertools
 import logging
+import shutil
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
 
-from specdiff_core.chat import StopStrings, before, chat_ids
+from specdiff_core.chat import StopStrings, as_chat, before, chat_ids, typed_controls
 from specdiff_core.decoding.clock import DeviceClock, Use
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter
-from specdiff_core.loading import LoadedPair, load_pair
+from specdiff_core.loading import LoadedPair, as_source, load_pair
 from specdiff_core.models import own_pairs
 from specdiff_core.models.availability import loaded
-from specdiff_core.models.device import choose_placement, cpu_threads, device_name, versions
+from specdiff_core.models.device import DTYPES, choose_placement, cpu_threads, device_name, versions
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
 from specdiff_core.schema.errors import (
@@ -34,7 +39,7 @@ from specdiff_core.schema.errors import (
 )
 from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.metrics import CROWDED
-from specdiff_core.schema.pairs import DrafterSpec
+from specdiff_core.schema.pairs import NONE, DrafterSpec
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 from specdiff_core.warm_up import quickest_threads, warm_drafter, warm_target
 
@@ -47,12 +52,17 @@ class Engine:
     Args:
         progress: called with a line for each drafter that is loaded later.
         threads: CPU threads of its passes; None: whichever number is fastest when it is first needed.
+
+    ``first`` is the drafter of a run that names none.
     """
 
     def __init__(
-        self, pair: LoadedPair, progress: Callable[[str], None] | None = None, threads: int | None = None
+        self,
+        pair: LoadedPair,
+        progress: Callable[[str], None] | None = None,
+        threads: int | None = None,
     ) -> None:
-        self.pair = pair
+        self.pair, self.first = pair, pair.spec.drafters[0].name
         self._progress = progress or logger.info
         self.target = Target(pair.model, context=pair.spec.context, suppress=pair.spec.suppress)
         most, self._fixed = torch.get_num_threads(), threads is not None or pair.placement.device.type != "cpu"
@@ -91,6 +101,54 @@ class Engine:
         placement = choose_placement(device, dtype, bf16=spec.bf16)
         return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress, threads)
 
+    @classmethod
+    def own(
+        cls,
+        target: Any,
+        drafters: Sequence[Any] = (),
+        *,
+        tokenizer: Any = None,
+        kind: str = "",
+        shift: int | None = None,
+        mask_id: int | None = None,
+        context: int | None = None,
+        **options: Any,
+    ) -> Engine:
+        """An engine with a target and drafters of one's own; see :func:`specdiff_core.load`. Loaded models are
+        written to a temporary folder, from which this lab's network reads them.
+
+        Raises:
+            SpecDiffError: as :meth:`load`; what was given is no model; or a drafter can't be loaded.
+        """
+        made = Path(tempfile.mkdtemp(prefix="specdiff-"))
+        try:
+            sources = [
+                as_source(one, tokenizer, made / f"{index}-{type(one).__name__}")
+                for index, one in enumerate((target, *drafters))
+            ]
+            fields = {"kind": kind, "shift": shift, "mask_id": mask_id, "context": context}
+            spec, names = own_pairs.register(
+                {**fields, "target": sources[0], "drafter": list(filter(None, sources[1:]))}
+            )
+            if not isinstance(target, str | Path):
+                dtype = next((name for name, dtype in DTYPES.items() if dtype is target.dtype), "auto")
+                options = {"device": target.device.type, "dtype": dtype, **options}
+            engine = cls.load(spec.name, drafters=(*names, "none"), **options)
+            for name in names:
+                engine.drafter(name)  # raises if it is missing
+            engine.first = names[0]
+        except BaseException:
+            shutil.rmtree(made)
+            raise
+        weakref.finalize(engine, shutil.rmtree, made)
+        return engine
+
+    def __repr__(self) -> str:
+        spec, placement = self.pair.spec, self.pair.placement
+        drafters = ", ".join(name for name in self.pair.drafters if name != NONE.name) or "none"
+        where = f"{device_name(placement.device)}, {placement.dtype_name}"
+        return f"<Engine: {spec.label}; drafters: {drafters}; {where}; {self.target.context:,} tokens>"
+
     @property
     def ends(self) -> tuple[int, ...]:
         """Ids that end a text; by default the tokenizer's."""
@@ -115,6 +173,22 @@ class Engine:
         begun = not spec.prepend_end  # by the tokenizer's rule: Llama's begins with <s>
         ids = tokenizer(prompt, add_special_tokens=begun, split_special_tokens=True, verbose=False)["input_ids"]
         return self._fitting([tokenizer.eos_token_id, *ids] if spec.prepend_end else ids)
+
+    def rendered(self, prompt: str, config: DecodeConfig) -> str:
+        """The text that another program's tokenizer turns into the ids of :meth:`encode`: a chat message as its
+        template writes it, without a first token that tokenizers add themselves.
+
+        Raises:
+            ConfigError: as :meth:`encode`.
+        """
+        tokenizer = self.pair.tokenizer
+        if (chat := as_chat(tokenizer, prompt, config)) is None:
+            return prompt
+        if typed := typed_controls(tokenizer, prompt, config):
+            what = f"{typed[0]} in a message is a control token to another program."
+            raise ConfigError(what, field="prompt", hint="Remove it.")
+        added = tokenizer("", verbose=False)["input_ids"][:1] == [tokenizer.bos_token_id]
+        return str(chat.removeprefix(tokenizer.bos_token) if added else chat)
 
     def _fitting(self, ids: Sequence[int]) -> tuple[int, ...]:
         """``ids``, if the target has all of them, and there is room for another token."""
@@ -275,7 +349,7 @@ class Engine:
             lossless=config.lossless,
             exactness=exact,
             network="; ".join(filter(None, (self.pair.network, self.pair.mismatch(draft.name)))),
-            started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
 
     def _finished(self, header: RunStarted, loop: Iterator[Event], stops: Sequence[str]) -> Iterator[Event]:

@@ -23,13 +23,14 @@ from specdiff_core.models.folders import check_file, damage, is_local, read_conf
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.memory import find_machine, needed, refusal
 from specdiff_core.schema.errors import (
+    ConfigError,
     OutOfMemory,
     PairUnavailable,
     SpecDiffError,
     TokenizerMismatch,
     is_memory,
 )
-from specdiff_core.schema.pairs import DrafterSpec, PairSpec
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec, register_drafter
 from specdiff_core.schema.published import FILES
 from specdiff_core.templating import try_tokenizer
 
@@ -168,6 +169,32 @@ def load_pair(
     for drafter in specs:
         pair.add(drafter, report)
     return pair
+
+
+def as_source(source: Any, tokenizer: Any, folder: Path) -> str:
+    """A folder, repository or drafter's name as text. A record is registered; a loaded model is written to ``folder``
+    with its tokenizer.
+
+    Raises:
+        ConfigError: it is no model, or has no tokenizer.
+        SpecDiffError: the disk is full.
+    """
+    if isinstance(source, DrafterSpec):
+        register_drafter(source)
+        return source.name
+    if isinstance(source, str | Path):
+        return str(source.absolute() if isinstance(source, Path) else source)
+    if tokenizer is None or not hasattr(source, "save_pretrained"):
+        what = f"A {type(source).__name__} can't be loaded{' without a tokenizer' if tokenizer is None else ''}."
+        hint = "Give a folder, a hub repository, or a model of transformers with tokenizer=."
+        raise ConfigError(what, field="target", hint=hint)
+    try:
+        for part in (source, tokenizer):
+            part.save_pretrained(folder)
+    except OSError as error:
+        what = f"The loaded model can't be written to {shown(folder)} ({error.strerror or error})."
+        raise SpecDiffError(what, hint="Set TMPDIR to a folder with more room.") from error
+    return str(folder)
 
 
 def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple[int, ...]:

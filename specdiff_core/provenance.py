@@ -35,7 +35,7 @@ def provenance(argv: Sequence[str] = (), *, module: str = "specdiff_core") -> Pr
     from specdiff_core.models.device import processor, versions
 
     return {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="minutes"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
         "command": command(argv, f"-m {module}"),
         **git_state(),
         "cpu": processor(),

@@ -97,6 +97,10 @@ class FakeDecoder:
         """A token for each word."""
         return list(range(len(prompt.split())))
 
+    def rendered(self, prompt: str, config: DecodeConfig) -> str:
+        """As a chat message."""
+        return f"<user>{prompt}"
+
     def warm_up(
         self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None, threads: int = 0
     ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from app import controls
+from app import controls, own_pairs
 from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Preset, examples_of, presets_of
 from app.tabs import live, race
 from specdiff_core.schema.errors import ConfigError
@@ -137,3 +137,15 @@ def test_prompts_that_cannot_run(prompt: object) -> None:
     with pytest.raises(ConfigError) as caught:
         controls.check_prompt(prompt)
     assert caught.value.field == "prompt"
+
+
+def test_a_public_server_limits_the_tokens_of_a_run_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = {"drafter": "block", "max_new_tokens": 2000}
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    assert live.plan(many)["drafted"].max_new_tokens == 2000
+    own_pairs.served_to("0.0.0.0", shared=False)
+    with pytest.raises(ConfigError, match=r"480.*SPECDIFF_RUN_TOKENS") as caught:
+        live.plan(many)
+    assert caught.value.field == "max_new_tokens"
+    monkeypatch.setenv("SPECDIFF_RUN_TOKENS", "2000")
+    assert live.plan(many)["drafted"].max_new_tokens == 2000

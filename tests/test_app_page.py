@@ -29,11 +29,12 @@ from app import controls, launch, page, scripts
 from app.content import lessons
 from app.content.error_cards import card
 from app.content.examples import EXAMPLES, PRESETS, presets_of
-from app.endpoints import endpoints
+from app.endpoints import add, endpoints, explorer, pairs
 from app.first_load import STATIC
 from app.run import race as running
 from app.run import rooms
 from app.run.engines import Engines
+from app.run.exploration import exploring
 from app.run.rooms import Rooms
 from app.tabs import live, race
 from benchmarks import recordings as recorded
@@ -41,7 +42,7 @@ from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.pairs import PAIRS
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.trace import read_trace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -180,13 +181,15 @@ def test_the_endpoint_of_two_lanes() -> None:
         own = [event | {"lane": lane} for event in events]
         early = [event for event in sent if event["lane"] == lane]
         assert early and early == own[: len(early)], "as they happened"
-    assert answer["finished"] and answer["lossless"] is True and answer["same_text_as_vanilla"] is True
-    seconds = [answer[lane]["seconds"] for lane in ("vanilla", "drafted")]
-    assert answer["speedup"] == pytest.approx(seconds[0] / seconds[1])
-    assert answer["vanilla"]["alpha"] is None and len(answer["events"]["drafted"]) > 10
+    assert (
+        answer["finished"] and answer["lossless"] is True and answer["lanes"]["drafted"]["same_text_as_vanilla"] is True
+    )
+    vanilla, drafted = (answer["lanes"][lane] for lane in ("vanilla", "drafted"))
+    assert drafted["speedup"] == pytest.approx(vanilla["seconds"] / drafted["seconds"])
+    assert vanilla["alpha"] is None and len(answer["events"]["drafted"]) > 10
     json.dumps(answer)
     alone = list(endpoint("Once", drafter="none", max_new_tokens=9))[-1]
-    assert alone["speedup"] is None and alone["drafted"] is None and alone["vanilla"]["new_tokens"] == 9
+    assert list(alone["lanes"]) == ["vanilla"] and alone["lanes"]["vanilla"]["new_tokens"] == 9
     for arguments, words in (
         ({"prompt": "a", "gamma": 99}, "1 to 32"),
         ({"prompt": "a", "steps": "x"}, "whole number"),
@@ -507,3 +510,33 @@ def test_logs_for_programs_name_the_run(caplog: pytest.LogCaptureFixture, monkey
     run = json.loads(last)["run"]
     assert begun["run"] == ended["run"] == run
     assert begun["message"] == f"run {run}: vanilla" and " ended after " in ended["message"]
+
+
+def test_programs_explore_and_list_pairs_and_see_what_a_parameter_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemas with the names and ranges of the settings; an exploration's answer, and its errors."""
+    monkeypatch.setattr("app.endpoints.unavailable", lambda: {"gpt2-mdlm": "no network"})
+    found = {pair["name"]: pair for pair in pairs()["pairs"]}
+    assert found.keys() == PAIRS.keys() and found["embedded"]["available"] and "ddtree" in found["embedded"]["methods"]
+    assert (found["gpt2-mdlm"]["available"], found["gpt2-mdlm"]["reason"]) == (False, "no network")
+    explore = explorer(exploring(lambda *_: FakeDecoder()))
+    *_, last = explore("compare", {"methods": "dflash", "tokens": 32, "per_flavour": 1, "flavours": "stories"})
+    assert last["finished"] and last["result"]["rows"] and last["result"]["report"]["answer"]
+    for name, settings in (("nonsense", {}), ("compare", {"tokens": "x99"})):
+        with pytest.raises(gr.Error, match=r"nonsense|99"):
+            list(explore(name, settings))
+    with gr.Blocks() as blocks:
+        add(running.decoding(lambda *_: FakeDecoder()), exploring(lambda *_: FakeDecoder()))
+    described = {
+        name: {one["parameter_name"]: one["type"] for one in api["parameters"]}
+        for name, api in blocks.get_api_info()["named_endpoints"].items()
+    }
+    assert set(described) == {"/race", "/race_methods", "/explore", "/pairs"}
+    answers = [api["returns"][0]["type"]["properties"] for api in blocks.get_api_info()["named_endpoints"].values()]
+    for answer, field in zip(answers, ("lanes", "lanes", "result", "pairs"), strict=True):
+        assert {"finished", field} <= answer.keys()
+    assert described["/race"]["gamma"].items() >= {"type": "integer", "minimum": 1, "maximum": 32}.items()
+    assert described["/race"]["draft_temperature"]["oneOf"][1]["maximum"] == 2
+    assert set(described["/race"]["rule"]["enum"]) == {rule.value for rule in Rule}
+    assert described["/race_methods"]["rule"]["enum"] == [*race.RULES]
+    assert "window-map" in described["/explore"]["name"]["enum"]
+    assert "ddtree" in described["/race_methods"]["methods"]["items"]["enum"]

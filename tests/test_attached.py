@@ -219,7 +219,7 @@ def test_a_server_is_asked_for_what_its_lane_says() -> None:
         assert server.asked[0][1]["top_k"] == -1, "0 is an error to SGLang"
 
 
-@pytest.mark.parametrize(("field", "value"), [("top_k", 1), ("ignore_eos", True), ("template", "chat")])
+@pytest.mark.parametrize(("field", "value"), [("top_k", 1), ("ignore_eos", True)])
 def test_what_a_server_cannot_follow_is_not_claimed(field: str, value: Any) -> None:
     with of_kind("someone") as server, pytest.raises(ConfigError) as caught:
         decoded(server, DecodeConfig(**{field: value}))
@@ -416,12 +416,14 @@ def test_a_race_with_a_server(decoder: FakeDecoder, capsys: pytest.CaptureFixtur
         words = ("race", "--prompt", "Once", "--max-new-tokens", "6", "--repeats", "2", "--attach", server.url)
         assert cli.main([*words, "--json", "--trace", str(trace)]) == 0
         assert len(server.asked) == 3, "a warm-up and two runs"
+        assert [asked["prompt"] for _, asked, _ in server.asked[1:]] == ["<user>Once"] * 2, "as the target reads it"
+        summary = json.loads(capsys.readouterr().out)
+        assert cli.main([*words]) == 0
     out = capsys.readouterr().out
     name = f"llama.cpp at {server.url.removeprefix('http://')}"
     row = next(line for line in out.splitlines() if line.startswith(name))
     assert "“2.50”" in row and row.endswith("different        not checked")
     assert "network included" in out and "τ 2.50, 50% of its drafted tokens accepted" in out
-    summary = json.loads(out.rstrip("\n").rpartition("\n")[2])
     assert summary["lanes"][name]["quoted"]["accepted"] == 3 and summary["lanes"][name]["speedup"]
     assert summary["lossless"] is True and summary["quiet"] is True, "of the lanes here"
     assert list(read_trace(trace).lanes) == ["vanilla", "drafted", name]

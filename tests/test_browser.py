@@ -486,7 +486,8 @@ def test_the_python_client(address: str) -> None:
 
     client = Client(address, verbose=False)
     answer = client.predict(prompt="Once", gamma=4, max_new_tokens=12, api_name="/race")
-    assert answer["speedup"] > 1 and answer["drafted"]["new_tokens"] == 12 and answer["events"] is None
+    drafted = answer["lanes"]["drafted"]
+    assert drafted["speedup"] > 1 and drafted["new_tokens"] == 12 and answer["events"] is None
     with pytest.raises(Exception, match="1 to 32") as caught:
         client.predict(prompt="Once", api_name="/race", gamma=99)
     assert "Traceback" not in str(caught.value)
@@ -512,11 +513,13 @@ def test_the_mcp_tool(address: str) -> None:
 
     with ThreadPoolExecutor(1) as thread:  # Playwright's loop runs in this one
         tools, (tool, result) = thread.submit(asyncio.run, call()).result(60)
-    assert len(tools) == 2, "only the races are public"
+    assert len(tools) == 4, "races, explorations and the pairs"
+    schema = tool.inputSchema["properties"]
+    assert (schema["gamma"]["minimum"], schema["gamma"]["maximum"]) == (1, 32) and "match" in schema["rule"]["enum"]
     for name, setting in SETTINGS.items():
         assert setting.help in tool.inputSchema["properties"][name]["description"]
-    answer = json.loads(result.content[0].text)
-    assert answer["speedup"] > 1 and answer["drafted"]["new_tokens"] == 8
+    drafted = json.loads(result.content[0].text)["lanes"]["drafted"]
+    assert drafted["speedup"] > 1 and drafted["new_tokens"] == 8
 
 
 def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:

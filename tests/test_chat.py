@@ -11,6 +11,7 @@ import pytest
 from checkpoints import CPU, save_target, save_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from specdiff_core import templating
@@ -74,6 +75,21 @@ def test_a_prompt_is_a_message_where_the_target_chats(chatty: Engine) -> None:
     header, _ = run(chatty, config())
     assert header.prompt_ids == chatty.encode("the cat", config())
     assert header.config["template"] == "auto"
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_another_program_reads_the_rendered_prompt_as_this_lab(
+    chatty: Engine, monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    """Also if template and tokenizer both write the first token."""
+    tokenizer = chatty.pair.tokenizer
+    if begins:
+        monkeypatch.setattr(tokenizer, "chat_template", "{{ bos_token }}" + TEMPLATE)
+        first = TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)])
+        monkeypatch.setattr(tokenizer.backend_tokenizer, "post_processor", first)
+    for template in ("auto", "plain"):
+        settings = config(template=template)
+        assert tuple(tokenizer(chatty.rendered("the cat", settings))["input_ids"]) == chatty.encode("the cat", settings)
 
 
 def test_what_a_chat_refuses(chatty: Engine) -> None:

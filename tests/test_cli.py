@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from msgspec import structs
 
-from specdiff_core import cli
+import specdiff_core
+from specdiff_core import __main__, cli
 from specdiff_core.cli import options
 from specdiff_core.cli.output import LEGEND, marked_text, printing, table
 from specdiff_core.models.memory import Machine
@@ -115,7 +119,7 @@ def test_a_race_of_several_methods(decoder: FakeDecoder, capsys: pytest.CaptureF
     lanes = [("none", 0), ("mdlm", 0), ("block_markov", 16)]
     measured = [(*lane, 30) for lane in lanes]
     assert order == measured * 2 and decoder.warm_ups[:3] == [name for name, _ in lanes]
-    found = json.loads(out.splitlines()[-1])
+    found = json.loads(out)
     lanes = found["lanes"]
     assert list(lanes) == list(read_trace(trace).lanes) == ["vanilla", "specdiff", "markov_tree"]
     assert lanes["vanilla"]["speedup"] == 1 and lanes["vanilla"]["drafter"] == "none"
@@ -124,10 +128,11 @@ def test_a_race_of_several_methods(decoder: FakeDecoder, capsys: pytest.CaptureF
     least, most = lanes["specdiff"]["speedup_least"], lanes["specdiff"]["speedup_largest"]
     assert least <= lanes["specdiff"]["speedup_median"] <= most and lanes["specdiff"]["same_text_as_vanilla"] is True
     assert len(lanes["specdiff"]["speedups"]) == found["repeats"] == 2 and found["lossless"] is True
+    status, out, err = run(capsys, *words, "--trace", str(trace))
     rows = [line.split() for line in out.splitlines()[:4]]
     assert [row[0] for row in rows] == ["method", *lanes]
     assert rows[2][1] == f"{lanes['specdiff']['speedup']:.2f}×" and "as vanilla" in out
-    assert "race.jsonl.gz holds repeat 1, in which vanilla took its median time" in out
+    assert "race.jsonl.gz holds repeat 1, in which vanilla took its median time" in err
     again = run(capsys, "replay", str(trace))[1]
     head, _, specdiff, _ = again.splitlines()[-4:]
     assert head.split()[:2] == ["method", "speed-up"] and specdiff.startswith("specdiff")
@@ -223,10 +228,12 @@ def test_a_closed_pipe_is_quiet() -> None:
 def test_race_says_that_the_machine_was_busy(decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
     for waiting, quiet in ((0.02, True), (0.9, False)):
         decoder.waiting = waiting
-        status, out, _ = run(capsys, "race", "--prompt", "Once", "--max-new-tokens", "20", "--json")
-        found = json.loads(out.splitlines()[-1])
+        words = ("race", "--prompt", "Once", "--max-new-tokens", "20")
+        status, out, _ = run(capsys, *words, "--json")
+        found = json.loads(out)
         assert (status, found["quiet"]) == (0, quiet)
         assert found["lanes"]["vanilla"]["waiting"] == pytest.approx(waiting)
+        out = run(capsys, *words)[1]
         assert ("busy machine" in out) is not quiet
         assert f"threads waiting for a processor: {waiting:.2f}" in out
 
@@ -236,10 +243,10 @@ def test_replay_tells_what_decode_told(
 ) -> None:
     trace = tmp_path / "run.jsonl"
     _, out, _ = run(capsys, "decode", "--prompt", "Once", "--max-new-tokens", "20", "--trace", str(trace), "--json")
-    decoded = json.loads(out.splitlines()[-1])
-    status, out, _ = run(capsys, "replay", str(trace), "--json")
-    assert status == 0 and LEGEND in out
-    assert json.loads(out.splitlines()[-1])["lanes"]["drafted"] == decoded
+    decoded = json.loads(out)
+    out = run(capsys, "replay", str(trace), "--json")[1]
+    assert json.loads(out)["lanes"]["drafted"] == decoded
+    assert LEGEND in run(capsys, "replay", str(trace))[1]
 
 
 def test_text_from_outside_cannot_steer_the_terminal(
@@ -289,3 +296,46 @@ def test_pairs_are_listed_with_their_reasons(
     assert status == 0 and "--drafter diffugpt_m" in out and "commit not pinned" in out
     assert "In bf16 it fits" in run(capsys, "pairs", "gpt2-mdlm:neo-2.7b")[1]
     assert run(capsys, "pairs", "nothing")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        ("decode --prompt Once --gama 4", "--gamma"),
+        ("explore window-mpa", "window-map"),
+        ("decod --prompt Once", "decode"),
+        ("race --prompt Once --methods dflahs", "dflash"),
+        ("decode --prompt Once --drafter blok", "block"),
+    ],
+)
+def test_a_typo_gets_a_suggestion(capsys: pytest.CaptureFixture[str], words: str, near: str) -> None:
+    try:
+        status = cli.main(words.split())
+    except SystemExit as ended:  # argparse's way
+        status = ended.code
+    assert status == 2 and re.search(rf"Did you mean {near}\b", capsys.readouterr().err)
+
+
+def test_small_conveniences(
+    decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt from standard input, a cut γ that is said, the version; and an interrupt while modules are imported."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("Once upon"))
+    status, out, err = run(capsys, "decode", "--prompt", "-", "--gamma", "32")
+    assert status == 0 and out.startswith("Once upon") and decoder.calls[0][0] == "Once upon"
+    assert re.search(r"γ is 16, not 32", err)
+    with pytest.raises(SystemExit):
+        run(capsys, "--version")
+    assert capsys.readouterr().out.strip().endswith(specdiff_core.__version__)
+
+    def left(status: int) -> NoReturn:
+        raise SystemExit(status)
+
+    monkeypatch.setattr("os._exit", left)
+    monkeypatch.setattr(cli, "main", lambda: signal.raise_signal(signal.SIGINT))
+    try:
+        with pytest.raises(SystemExit, match="130"):
+            __main__.main()
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert capsys.readouterr().err == "interrupted\n"

@@ -25,7 +25,7 @@ from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaErro
 from specdiff_core.schema.events import Committed, DraftReady, Finished, PiecesSeen, Span, TargetScored, Verified
 from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_up
 from specdiff_core.schema.pairs import DrafterSpec
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling, Settings
 from specdiff_core.schema.summary import race_summary, run_summary
 from specdiff_core.schema.trace import check_run, dump_trace, read_trace
 from specdiff_core.schema.wording import settings_words
@@ -62,6 +62,8 @@ def test_settings_survive_text_and_know_their_words() -> None:
     assert DecodeConfig(gamma=4, steps=4).steps == 4 and not Rule.NAIVE.lossless
     assert DecodeConfig(draft_temperature=0.0, temperature=1.0).draft_sampling.temperature == 0.0
     assert all(one.label and one.help for one in SETTINGS.values())
+    assert list(Settings.__annotations__) == list(SETTINGS)
+    assert {"load", "race", "METHODS", "__version__"} <= set(dir(specdiff_core))
 
 
 def one_test(position: int, accepted: bool) -> events.Test:
@@ -288,6 +290,6 @@ def test_a_drafter_record_that_is_wrong_is_refused(wrong: dict[str, object]) -> 
     (["dflash"], {"repeats": "2"}), (["dflash"], {"pair": "gpt2-mdlm"}),
 ])  # fmt: skip  # several rows a line
 def test_the_front_door_refuses_as_the_command_line(methods: Any, settings: dict[str, Any]) -> None:
-    engine = SimpleNamespace(pair=SimpleNamespace(spec=pairs.EMBEDDED))
+    engine = SimpleNamespace(first="block", pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):
         specdiff_core.race("Once", methods, engine=engine, **settings)

@@ -412,7 +412,7 @@ def test_a_file_is_a_target_and_a_drafter(
     (tmp_path / "small").mkdir()
     write(tmp_path / "small" / "drafter.gguf", num_hidden_layers=1, seed=2)
     monkeypatch.chdir(tmp_path)
-    own = own_pairs.OwnPair(target="target.gguf", drafter="small/drafter.gguf")
+    own = own_pairs.OwnPair(target="target.gguf", drafter=("small/drafter.gguf",))
     spec = own_pairs.register_pair(own.name)
     engine = Engine.load(spec.name, device="cpu")
     same_text(engine, "autoregressive", "prompt_lookup")
@@ -426,7 +426,7 @@ def test_a_drafter_for_another_precision_says_so_in_the_header(tmp_path: Path) -
     write(tmp_path / "drafter.gguf", num_hidden_layers=1, seed=2)
     folder = resolve(tmp_path / "drafter.gguf")
     spec = own_pairs.register_pair(
-        own_pairs.OwnPair(target=str(tmp_path / "model.Q8_0.gguf"), drafter=str(tmp_path / "drafter.gguf")).name
+        own_pairs.OwnPair(target=str(tmp_path / "model.Q8_0.gguf"), drafter=(str(tmp_path / "drafter.gguf"),)).name
     )
     for named, noted in (("lab/model@1234/model.Q8_0.gguf", False), ("lab/model@1234", True)):
         change(folder, trained_for=named)

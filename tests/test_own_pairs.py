@@ -8,19 +8,23 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from checkpoints import change, same_text, save_drafter, save_target, save_tokenizer
+from checkpoints import change, finished, same_text, save_drafter, save_target, save_tokenizer
 from test_released import IDS, diffugpt, diffullama, dream
+from transformers import AutoTokenizer, GPT2LMHeadModel
 
+import specdiff_core as lab
 from app import controls, own_pairs, page
 from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.models import hub
+from specdiff_core.models.folders import is_local
 from specdiff_core.models.own_pairs import KEPT, OWN, find, kind_of, parse, register_pair
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, PairUnavailable, WeightsError
-from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, find_pair
+from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, SHARED, DrafterSpec, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
 
@@ -198,14 +202,17 @@ def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Pat
         own_pair(target, context=65)
     with pytest.raises(ConfigError, match=r"64 positions.* 7"):
         find(own_pair(target).name, 7)
-    with pytest.raises(WeightsError, match="does not exist"):
+    with pytest.raises(WeightsError, match="does not exist") as missing:
         own_pair(str(tmp_path / "nowhere"))
+    assert "path" in missing.value.hint and "Download" not in missing.value.hint
 
 
 def test_context_sets_the_tokens_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     """Of any pair, up to the positions of its target."""
     engine = Engine.load("embedded", context=40, drafters=("block", "none"))
     assert engine.target.context == 40
+    full = finished(engine, "the cat", drafter="block", max_new_tokens=5000)
+    assert full.reason == "context_full" and len(full.ids) + len(engine.encode("the cat")) == 41
     with pytest.raises(ContextOverflow):
         list(engine.decode("the cat " * 30, DecodeConfig(drafter="none")))
     assert main(["decode", "--prompt", "the cat", "--drafter", "none", "--context", "513"]) != 0
@@ -287,3 +294,66 @@ def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pyt
     for values, words in (({}, "Target"), ({"target": "./<b>nowhere"}, "&lt;b&gt;nowhere does not exist")):
         update, message = live.choose_own(values)
         assert words in message and "choices" not in update
+
+
+def test_drafters_of_ones_own_are_measured_together(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several at once, with methods or settings, by the commands that measure; and γ 4 of each in one race."""
+    (tmp_path / "prompts.txt").write_text("the cat\nthe dog\n")
+    short = ["--target", target, "--max-new-tokens", "8"]
+    two = ["--drafter", target, "--drafter", target]
+    raced = ["race", "--prompt", "the cat", *short, "--json"]
+    lanes = {
+        "autoregressive,prompt_lookup": [
+            "vanilla",
+            "autoregressive",
+            "autoregressive autoregressive-2",
+            "prompt_lookup",
+        ],
+        "": ["vanilla", "autoregressive", "autoregressive-2"],
+    }
+    for methods, names in lanes.items():
+        assert main([*raced, *two, *(["--methods", methods] if methods else ["--gamma", "4"])]) == 0
+        found = json.loads(capsys.readouterr().out.splitlines()[-1])["lanes"]
+        assert list(found) == names and all(lane["same_text_as_vanilla"] for lane in found.values())
+        assert [lane["drafter"] for lane in found.values()][1:3] == ["autoregressive", "autoregressive-2"]
+    assert main(raced) == 0, "without a drafter: the pair's own"
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["lanes"]["drafted"]["drafter"] == "prompt_lookup"
+    sweep = ["bench", "sweep", *short, *two, "--prompts", str(tmp_path / "prompts.txt"), "--repeats", "1"]
+    assert main([*sweep, "--json", str(tmp_path / "sweep.json")]) == 0
+    measured = json.loads((tmp_path / "sweep.json").read_text())["entries"]
+    assert [entry["drafter"] for entry in measured] == ["none", "autoregressive", "autoregressive-2"]
+    assert main(["decode", "--prompt", "the cat", *short, *two]) == 2
+
+
+def test_python_loads_a_target_and_drafters_of_ones_own(target: str) -> None:
+    """Folders, loaded models and registered drafters; the loaded model stays as it was."""
+    model, tokenizer = GPT2LMHeadModel.from_pretrained(target), AutoTokenizer.from_pretrained(target)
+    mine = DrafterSpec(name="mine", label="", module="specdiff_core.drafters.prompt_lookup:build", drafting="copy")
+    with patch.dict(PAIRS), patch.dict(SHARED), patch.dict(OWN_PAIRS):
+        engine = lab.load(target=model, tokenizer=tokenizer, drafter=[model, mine], threads=1)
+        assert engine.pair.placement.dtype is model.dtype and model.training is False
+        assert all(word in repr(engine) for word in ("GPT2LMHeadModel", "autoregressive, mine", "fp32", "64"))
+        text = same_text(engine, "autoregressive", "mine").text
+        raced = lab.race("the cat", ["autoregressive", "mine"], engine=engine, max_new_tokens=12, ignore_eos=True)
+        assert list(raced["lanes"]) == ["vanilla", "autoregressive", "mine"]
+        assert {lane["text"] for lane in raced["lanes"].values()} == {text}
+        own = lab.load(target=Path(target), drafter="mine", threads=1)
+        assert list(lab.race("the cat", engine=own, max_new_tokens=4)["lanes"]) == ["vanilla", "mine"]
+        with pytest.raises(ConfigError, match="tokenizer"):
+            lab.load(target=model)
+    assert not Path(engine.pair.spec.target).is_relative_to(target)
+
+
+def test_a_single_name_is_a_repository_unless_a_folder_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not is_local("gpt2")
+    (tmp_path / "gpt2").mkdir()
+    assert is_local("gpt2") and is_local("./other") and is_local("model.gguf")
+
+
+def test_kinds_have_the_methods_names_too() -> None:
+    names = {"dflash": "block", "ddtree": "block", "block_markov": "block", "specdiff": "denoise", "eagle2": "eagle"}
+    for name, kind in {**names, "mdlm_streak": "denoise", "autoregressive": "sequential", "eagle": "eagle"}.items():
+        assert parse({"target": "a/b", "drafter": "c/d", "kind": name}).kind == kind

@@ -34,6 +34,7 @@ from specdiff_core.train import answers as answers_module
 from specdiff_core.train import drafter as module
 from specdiff_core.train import losses
 from specdiff_core.train.answers import Answers, EncodedPrompt
+from specdiff_core.train.cards import ModelCard, render_card
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.drafter import DrafterTraining, choose_mask, spread
 from specdiff_core.train.learners import BlockLearner, default_taps, draw_blocks, frequent_words
@@ -562,3 +563,10 @@ def test_a_step_that_fails_is_one_sentence(
     monkeypatch.setattr(BlockLearner, "loss", fault)
     assert train(home, tmp_path, "--answering", "0", *given(made)) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_card_names_its_licence_and_its_target() -> None:
+    facts: dict[str, Any] = {"summary": "", "shape": "", "history": [], "scores": {}, "score_name": ""}
+    front = render_card(ModelCard(name="x", licence="as-its-target", base_model="owner/name", **facts)).split("---")[1]
+    assert "license: other\nlicense_name: as-its-target\nbase_model: owner/name\n" in front
+    assert "base_model" not in render_card(ModelCard(name="x", **facts)).split("---")[1]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 from latex2mathml.converter import convert
 
-from app.content.html import element, escape
+from .html import element, escape
 
 
 class Formula(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

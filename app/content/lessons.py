@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.content import workshop
-from app.content.html import element, markup
-from app.tabs import race
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.wording import values_words
+
+from ..tabs import race
+from . import workshop
+from .html import element, markup
 
 API = Path(__file__).with_name("api.md")
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from app.content import evidence
-from app.content.html import element
 from specdiff_core.schema.events import DraftReady, Finished, RoundStarted, RunStarted, Verified, pieces_of
+
+from . import evidence
+from .html import element
 
 SMALL, WINDOW, TREE, FOUR, SAMPLED = (
     f"smollm2-chat-{name}.jsonl.gz"

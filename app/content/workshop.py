@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from app.content import evidence, scenes
-from app.content.formulas import Formula, letters, typeset
-from app.content.html import element, markup
+from . import evidence, scenes
+from .formulas import Formula, letters, typeset
+from .html import element, markup
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

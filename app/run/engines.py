@@ -15,11 +15,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from app import own_pairs
-from app.content.examples import OPENING
-from app.run.gpu import is_zero_gpu
-from app.run.job import Job
-from app.run.turns import GLANCE, Queue
 from specdiff_core.models import fetch, hub
 from specdiff_core.models.availability import ABSENT, Here, availability, loaded
 from specdiff_core.models.folders import is_cached, is_local
@@ -29,6 +24,13 @@ from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, Stopped
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec, find_pair, known_pair
 from specdiff_core.schema.published import FILES, File
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.wording import PROGRAM
+
+from .. import own_pairs
+from ..content.examples import OPENING
+from .gpu import is_zero_gpu
+from .job import Job
+from .turns import GLANCE, Queue
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -163,8 +165,8 @@ class Engines:
         for pair in pairs:
             try:
                 self.get(pair, _log)
-            except Exception:  # a run gets it again, and shows the card
-                LOG.exception("preparing %s failed", pair)
+            except Exception as error:  # a run gets it again, and shows the card
+                LOG.error("preparing %s failed: %s", pair, error, exc_info=not isinstance(error, SpecDiffError))
 
 
 @lru_cache(maxsize=1)  # a message that repeats is logged once
@@ -252,7 +254,7 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     usable, reason = availability(find(pair))
     if not usable:  # fail early: the hub's client would try for half a minute
         away = reason.startswith(ABSENT)
-        fetch = f"With a network, `python -m specdiff_core pairs --fetch {pair}` downloads them. " if away else ""
+        fetch = f"With a network, `{PROGRAM} pairs --fetch {pair}` downloads them. " if away else ""
         raise PairUnavailable(reason, hint=f"{fetch}Or choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine

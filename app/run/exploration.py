@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
-from app import own_pairs
-from app.run.engines import Factory, progress_of
-from app.run.gpu import MOST_SECONDS, on_gpu
-from app.run.job import Job, Jobs, follow, frame
-from app.run.job import stream as job_stream
-from app.run.race import TRACES
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, ExplorationRun, Snapshot
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import NONE
+
+from .. import own_pairs
+from .engines import Factory, progress_of
+from .gpu import MOST_SECONDS, on_gpu
+from .job import Job, Jobs, follow, frame
+from .job import stream as job_stream
+from .race import TRACES
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine

@@ -18,10 +18,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from app.content.error_cards import card, new_run_id
-from app.run.gpu import stop_event
-from app.run.turns import EXPLORING, GLANCE, TURNS, LimitReached, QueuePosition, Turns, duration, limit
 from specdiff_core.schema.errors import SpecDiffError, Stopped
+
+from ..content.error_cards import card, new_run_id
+from .gpu import stop_event
+from .turns import EXPLORING, GLANCE, TURNS, LimitReached, QueuePosition, Turns, duration, limit
 
 LOG = logging.getLogger("specdiff.runs")
 

@@ -17,16 +17,17 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
-from app.run.engines import Engines, Loader, Progress, load_engine
-from app.run.exploration import parts
-from app.run.job import BEAT
-from app.run.race import Ask, Update, record
-from app.run.turns import Queue
 from specdiff_core.explorations.base import Exploration, Snapshot
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, portable
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
+
+from .engines import Engines, Loader, Progress, load_engine
+from .exploration import parts
+from .job import BEAT
+from .race import Ask, Update, record
+from .turns import Queue
 
 STOP = "stop"
 """Message that ends the current call, if any."""

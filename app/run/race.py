@@ -24,12 +24,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from app.content.error_cards import ErrorCard, card, new_run_id
-from app.run.engines import Factory, progress_of
-from app.run.gpu import on_gpu, seconds_of
-from app.run.job import LOG, Job, frame, refusal
-from app.run.turns import SHARES
-from app.temporary import own_folder
 from specdiff_core.measure.block import redraft, sizes
 from specdiff_core.measure.race import Step, race
 from specdiff_core.schema.decoder import Decoder, Stop
@@ -39,6 +33,13 @@ from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import header_of
 from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_line, read_trace
+
+from ..content.error_cards import ErrorCard, card, new_run_id
+from ..temporary import own_folder
+from .engines import Factory, progress_of
+from .gpu import on_gpu, seconds_of
+from .job import LOG, Job, frame, refusal
+from .turns import SHARES
 
 STREAM = 0.1
 """Seconds between a program's looks for new events."""

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from app.own_pairs import is_public
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
+
+from ..own_pairs import is_public
 
 MOST_WAITING = 64
 """Jobs that wait in a queue."""
@@ -29,7 +30,8 @@ GLANCE = 0.5
 WINDOW = 600.0
 """Seconds over which a visitor's tokens and seconds are counted."""
 TOKENS, SECONDS, EXPLORING = "SPECDIFF_VISITOR_TOKENS", "SPECDIFF_VISITOR_SECONDS", "SPECDIFF_EXPLORE_SECONDS"
-PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0}
+RUN = "SPECDIFF_RUN_TOKENS"
+PUBLIC = {TOKENS: 20_000.0, SECONDS: 300.0, EXPLORING: 600.0, RUN: 480.0}
 """Environment variable -> default limit on a public host."""
 
 

@@ -11,14 +11,15 @@ from typing import Any, Literal
 import gradio as gr
 import msgspec
 
-from app.controls import QUIET, pair_choices, start_job
-from app.run import exploration
-from app.run.engines import Factory, unavailable
 from specdiff_core.explorations import EXPLORATIONS, RENAMED
 from specdiff_core.explorations.fields import labels
 from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS, find_pair
+
+from ..controls import QUIET, pair_choices, start_job
+from ..run import exploration
+from ..run.engines import Factory, unavailable
 
 LOG = logging.getLogger(__name__)
 TAB = "explore"

@@ -7,15 +7,16 @@ from typing import Any
 
 import gradio as gr
 
-from app import controls, own_pairs, scripts
-from app.content.error_cards import card, new_run_id
-from app.content.examples import DARES, PRESETS, presets_of
-from app.content.html import element
-from app.controls import QUIET, Controls
 from specdiff_core.models.own_pairs import KINDS, parse
 from specdiff_core.schema.methods import two_lanes
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
+
+from .. import controls, own_pairs, scripts
+from ..content.error_cards import card, new_run_id
+from ..content.examples import DARES, PRESETS, presets_of
+from ..content.html import element
+from ..controls import QUIET, Controls
 
 TAB = "live"
 KNOBS = ("gamma", "steps", "temperature")

@@ -7,13 +7,14 @@ from typing import Any
 
 import gradio as gr
 
-from app import controls
-from app.content.examples import OPENING
-from app.content.html import element
-from app.controls import QUIET, Controls
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import BASELINE, methods_of, race_lanes
 from specdiff_core.schema.settings import DecodeConfig, Rule
+
+from .. import controls
+from ..content.examples import OPENING
+from ..content.html import element
+from ..controls import QUIET, Controls
 
 TAB = "race"
 FEWEST, MOST = 1, 5

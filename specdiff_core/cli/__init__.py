@@ -8,28 +8,42 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
+from typing import NoReturn
 
+import specdiff_core
 from specdiff_core import proxies
 from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
 from specdiff_core.cli.output import printing
-from specdiff_core.schema.errors import SpecDiffError
+from specdiff_core.schema.errors import SpecDiffError, did_you_mean
+from specdiff_core.schema.wording import PROGRAM
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
 ADDED = "specdiff.commands"
 """Entry point group for added commands, such as the page's: name, function of the arguments."""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser, also of subcommands, that suggests what a mistyped command or flag may mean."""
+
+    def error(self, message: str) -> NoReturn:
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        near = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else ""
+        super().error(f"{message}. {near}".strip() if near else message)
+
+
 def build_parser() -> argparse.ArgumentParser:
     added = ", ".join(sorted(entry_points(group=ADDED).names))
-    parser = argparse.ArgumentParser(
-        prog="python -m specdiff_core",
+    parser = Parser(
+        prog=PROGRAM,
         description="Speculative decoding with masked-diffusion drafters.",
         epilog=f"Further commands of installed packages: {added}." if added else None,
     )
+    parser.add_argument("--version", action="version", version=f"specdiff-lab {specdiff_core.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in COMMANDS:
         module.add_command(commands)
@@ -58,7 +72,12 @@ def call(parser: argparse.ArgumentParser, words: Sequence[str], module: str = "s
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for terminals that cannot show γ and τ
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        command = vars(args).get("parser", parser)
+        flags = [flag for action in command._actions for flag in action.option_strings]
+        near = [did_you_mean(word.partition("=")[0], flags) for word in unknown]
+        command.error(f"unrecognized arguments: {' '.join(unknown)}. {''.join(dict.fromkeys(near))}".strip())
     args.argv, args.module = words, module
     try:
         with printing():

@@ -15,14 +15,14 @@ from specdiff_core.measure.runner import sweep
 from specdiff_core.measure.sweep import speeds, sweep_result, waiting
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.methods import method_for, race_lanes
+from specdiff_core.schema.pairs import NONE, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 L = TypeVar("L", bound=store.RowLog[Any])
-SETTINGS = "mdlm/4/1,block/4/1,block/9/1"
-"""Measured beside vanilla if none are given."""
 
 
 def add_command(commands: Any) -> None:
@@ -34,7 +34,9 @@ def add_command(commands: Any) -> None:
     add_measuring(parser, repeats=True)
 
 
-def add_measuring(parser: argparse.ArgumentParser, *, repeats: bool = False, settings: str = SETTINGS) -> None:
+def add_measuring(
+    parser: argparse.ArgumentParser, *, repeats: bool = False, settings: str = "a method of each drafter"
+) -> None:
     """Add the flags that measurements share; ``settings`` describes the default."""
     add = parser.add_argument
     about = f"{FORMS}, or Spec-Bench's question.jsonl [default: this project's own]"
@@ -47,6 +49,7 @@ def add_measuring(parser: argparse.ArgumentParser, *, repeats: bool = False, set
     about = f"settings to measure besides vanilla [default: {settings}]: {form}; for example block/9/1,block/16/1/auto"
     add("--settings", default="", metavar="LIST", help=about)
     options.add_settings(parser, leave=SWEPT)
+    options.add_own_pair(parser, drafter=True)
     options.add_placement(parser)
 
 
@@ -54,13 +57,21 @@ Subject = tuple["Engine", tuple[Prompt, ...], tuple[BenchSetting, ...], DecodeCo
 """What is measured: the engine, its prompts, its settings (the baseline first) and what they share."""
 
 
+def methods_by_default(base: DecodeConfig, drafters: Sequence[str]) -> list[str]:
+    """Keys of a setting for each of ``drafters``, by default all of the pair that have files: of its first method."""
+    pair = find_pair(base.pair)
+    names = drafters or [spec.name for spec in pair.drafters if spec.has_files and spec.name != NONE.name]
+    lanes = [race_lanes(base, [method_for(pair, name)], [name]) for name in names]
+    return [BenchSetting.of_config([*lane.values()][-1]).key for lane in lanes]
+
+
 def begin(
-    args: argparse.Namespace, default: Callable[[str], Sequence[str]] = lambda pair: SETTINGS.split(",")
+    args: argparse.Namespace, default: Callable[[DecodeConfig, Sequence[str]], Sequence[str]] = methods_by_default
 ) -> tuple[Subject, Provenance, Path | None]:
     """Read the flags of :func:`add_measuring` and load the pair.
 
     Args:
-        default: a pair's name -> the settings if none are given.
+        default: what all settings share, and the chosen drafters -> the settings if none are given.
 
     Returns:
         what to measure, the provenance, and the file of the rows.
@@ -68,8 +79,8 @@ def begin(
     Raises:
         ConfigError: a flag, a prompt or a setting can't be used.
     """
-    base = options.read_settings(args)
-    keys = map(str.strip, args.settings.split(",")) if args.settings else default(base.pair)
+    base, drafters = options.read_settings(args), options.chosen(args)[1] if "drafter" in args else ()
+    keys = map(str.strip, args.settings.split(",")) if args.settings else default(base, drafters)
     settings = listed([*keys], base)
     prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
     if args.first is not None:

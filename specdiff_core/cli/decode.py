@@ -20,15 +20,18 @@ def add_command(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    options.only(options.chosen(args)[1])
     config = options.read_settings(args)
     check_prompt(args.prompt)
     options.check_target(args.trace, "trace")
+    options.note_cut(config)
     engine = options.open_engine(args, config.pair, [config.drafter])
     run = list(engine.decode(args.prompt, config, detail=args.trace is not None))
     summary = run_summary(run)
-    print(args.prompt + summary["text"])
-    print("\n" + "\n".join(describe(summary)))
-    if args.trace is not None:
-        write_trace(args.trace, {BASELINE if config.drafter == "none" else DRAFTED: run}, title=args.prompt[:80])
     if args.json:
         print(json.dumps(summary, ensure_ascii=False))
+    else:
+        print(args.prompt + summary["text"] + "\n")
+        print("\n".join(describe(summary)))
+    if args.trace is not None:
+        write_trace(args.trace, {BASELINE if config.drafter == "none" else DRAFTED: run}, title=args.prompt[:80])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.cli import options
+from specdiff_core.cli.output import listing
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, csv_of
 from specdiff_core.explorations.figures import html_page, write_pictures
@@ -74,10 +75,14 @@ def run(args: argparse.Namespace) -> None:
     fields = fields_of(kind)
     given = options.given(args, kind)
     given |= {name: _read(value) for name, value in given.items() if fields[name].is_long}
-    pair_values = options.own_pair(args)
-    if not pair_values and vars(args).get("drafter") and "drafter" not in fields:
+    owned = vars(args).get("target") is not None
+    if not owned and vars(args).get("drafter") and "drafter" not in fields:
         raise ConfigError("--drafter needs --target here.", field="drafter", hint="Give --target too.")
-    given |= {name: value for name, value in pair_values.items() if name in kind.__struct_fields__}
+    if owned or "pair" in given:
+        given["pair"], drafters = options.chosen(args)
+        usual = "drafter" in fields and "drafter" not in given and fields["drafter"].default
+        if "drafter" in fields and usual not in [spec.name for spec in find(given["pair"]).drafters]:
+            given["drafter"] = options.only(drafters)
     exploration = parse(kind, kind.from_files(given))
     find(exploration.pair)  # registers a pair of your own
     _check_outputs(args)
@@ -126,7 +131,7 @@ def run_show(args: argparse.Namespace) -> None:
 def _put_out(args: argparse.Namespace, result: ExplorationResult, races: dict[str, bytes]) -> None:
     """Print the table, the answer and its notes; write the requested files."""
     table, report = csv_of(result.rows), result.report
-    print(table, end="")
+    print("\n".join(listing(result.rows)))
     for line in filter(None, (report.answer, *report.notes)):
         print(line)
     for line in result.facts.get("skipped", ()):

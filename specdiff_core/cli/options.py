@@ -6,6 +6,7 @@ Flags are not validated here: ``DecodeConfig`` does that, as for the page.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.models.folders import shown
-from specdiff_core.models.own_pairs import OwnPair, find, parse, register_pair
+from specdiff_core.models.own_pairs import OwnPair, find, register
 from specdiff_core.schema.errors import ConfigError, printable
 from specdiff_core.schema.fields import Field, fields_of, flag
-from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP
+from specdiff_core.schema.pairs import EMBEDDED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.wording import values_words
 
@@ -49,8 +50,9 @@ def add_field(parser: Any, field: Field, *, positional: bool = False, note: str 
         off: dict[str, Any] = {"action": "store_const", "const": False, "help": argparse.SUPPRESS}
         parser.add_argument(f"--no{name[1:]}", dest=field.name, default=argparse.SUPPRESS, **off)
     else:
-        options |= {"action": "append"} if field.lines else {"nargs": "+" if field.several else None}
-        parser.add_argument(name, dest=field.name, **options)
+        several: dict[str, Any] = {"nargs": "+", "action": "extend"} if field.several else {}
+        several |= {"action": "append"} if field.lines else {}
+        parser.add_argument(name, dest=field.name, **several, **options)
 
 
 def add_settings(parser: argparse.ArgumentParser, kind: type = DecodeConfig, *, leave: Collection[str] = ()) -> None:
@@ -71,23 +73,37 @@ def add_parser(
 ) -> argparse.ArgumentParser:
     """Add a subcommand with its function and description."""
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, and nothing else")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``decode`` and ``race``: prompt, settings, device, outputs."""
-    parser.add_argument("--prompt", required=True, metavar="TEXT", help="the text to continue")
-    add_settings(parser)
-    add_own_pair(parser)
+    parser.add_argument(
+        "--prompt", required=True, metavar="TEXT", type=_prompt, help="the text to continue; - reads it"
+    )
+    add_settings(parser, leave=("drafter",))
+    add_own_pair(parser, drafter=True)
     add_placement(parser)
     add_json(parser)
     about = "record every event (.jsonl or .jsonl.gz)"
     parser.add_argument("--trace", metavar="FILE", type=Path, help=about)
+
+
+def _prompt(text: str) -> str:
+    """The prompt of a flag; ``-`` stands for standard input."""
+    return sys.stdin.read() if text == "-" else text
+
+
+def note_cut(config: DecodeConfig) -> None:
+    """Say if a drafter's window is shorter than γ."""
+    most = find(config.pair).drafter(config.drafter).clamp_gamma(config.gamma)
+    if most < config.gamma:
+        say(f"γ is {most}, not {config.gamma}: {config.drafter} was trained for windows of {most}.")
 
 
 OWN_FLAGS = ("target", "kind", "shift", "mask_id")
@@ -101,20 +117,28 @@ def add_own_pair(parser: argparse.ArgumentParser, *, drafter: bool = False) -> N
             add_field(group, field)
 
 
-def own_pair(args: argparse.Namespace) -> dict[str, str]:
-    """The pair and drafter of ``add_own_pair``'s flags, registered; empty without them."""
-    fields = given(args, OwnPair)
-    if fields.get("target") is None:
-        return {}
-    drafter = fields.get("drafter", "")
-    shared = drafter if drafter in (NONE.name, PROMPT_LOOKUP.name) else ""
-    spec = register_pair(parse({**fields, "drafter": "" if shared else drafter}).name)
-    return {"pair": spec.name, "drafter": shared or spec.drafters[0].name}
+def chosen(args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """The pair that the flags name, registered if it is one's own, and its drafters; by default its first."""
+    if vars(args).get("target") is not None:
+        spec, drafters = register(given(args, OwnPair))
+        return spec.name, drafters
+    spec = find(vars(args).get("pair") or EMBEDDED.name)
+    words = fields_of(OwnPair)["drafter"].read(vars(args).get("drafter") or ())
+    return spec.name, tuple(spec.drafter(word).name for word in words) or (spec.drafters[0].name,)
+
+
+def only(drafters: Sequence[str]) -> str:
+    """The one drafter of a command that takes one; raises ConfigError if there are several."""
+    if len(drafters) > 1:
+        what = f"One drafter drafts here, not {', '.join(drafters)}."
+        raise ConfigError(what, field="drafter", hint="`race` and `bench sweep` take several.")
+    return drafters[0]
 
 
 def read_settings(args: argparse.Namespace) -> DecodeConfig:
-    """The settings of the flags."""
-    return DecodeConfig.parse({**given(args, DecodeConfig), **own_pair(args)})
+    """The settings of the flags, with the first drafter."""
+    pair, drafters = chosen(args)
+    return DecodeConfig.parse({**given(args, DecodeConfig), "pair": pair, "drafter": drafters[0]})
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +150,8 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
     )
     about = "context length of a run, up to the target's limit [default: see `pairs NAME`, or 4096]"
     group.add_argument("--context", type=int, metavar="TOKENS", help=about)
-    group.add_argument("--threads", type=int, metavar="N", help="CPU threads [default: torch's own choice]")
+    about = "CPU threads [default: whichever number is fastest at loading; to train, torch's own choice]"
+    group.add_argument("--threads", type=int, metavar="N", help=about)
 
 
 def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) -> Engine:
@@ -138,12 +163,15 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     from specdiff_core.engine import Engine
     from specdiff_core.models.device import set_threads
 
-    set_threads(args.threads)  # of everything else; the engine chooses its own unless a number is given
+    set_threads(args.threads)
     names = tuple(dict.fromkeys((*drafters, "none")))
     placement = {"device": args.device, "dtype": args.dtype, "context": args.context}
     engine = Engine.load(pair, drafters=names, progress=say, threads=args.threads, **placement)
     for name in drafters:
         engine.drafter(name)  # reports missing weights now, not during a run
+    set_threads(engine.threads)  # of everything else in this process
+    if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "leave":  # from now on there are results to keep
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return engine
 
 
@@ -193,3 +221,16 @@ def say(message: str) -> None:
     elif not passing or now - _download["reported"] >= REPORT_EVERY:
         err.write(message + "\n")
         _download["reported"] = now if passing else -REPORT_EVERY
+
+
+def changes() -> Callable[[str], None]:
+    """:func:`say`, for lines that differ from the one before."""
+    last = ""
+
+    def report(message: str) -> None:
+        nonlocal last
+        if message != last:
+            say(message)
+        last = message
+
+    return report

@@ -88,6 +88,18 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+def listing(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The rows of an answer as a table, with numbers of four digits; a CSV file has all digits."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return " ".join(map(cell, value))
+        return f"{value:.4g}" if isinstance(value, float) else "" if value is None else " ".join(str(value).split())
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return columns([names, *([cell(row.get(name))[:60] for name in names] for row in rows)]) if rows else []
+
+
 SILENT = (
     "no drafts; vLLM reports them with --per-request-spec-decode-metrics summary, SGLang if it "
     "supports return_spec_tokens_details, llama.cpp while drafting"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from statistics import median_low
 from typing import Any
 
@@ -16,6 +17,7 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import flag
 from specdiff_core.schema.methods import BASELINE, DRAFTED, METHODS, PLAIN, race_lanes, two_lanes
 from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import NONE
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 from specdiff_core.schema.summary import race_summary
 from specdiff_core.schema.trace import write_trace
@@ -29,7 +31,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--methods",
         metavar="LIST",
-        help="race several methods against vanilla, each with its own drafter and window: "
+        help="race several methods against vanilla, each with its own window, and with every --drafter that fits: "
         + ",".join(method.name for method in METHODS if method.name != BASELINE),
     )
     parser.add_argument(
@@ -54,6 +56,8 @@ def run(args: argparse.Namespace) -> None:
         from specdiff_core.attached import attach
 
         servers = attach(*args.attach)
+    for lane in lanes.values():
+        options.note_cut(lane)
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
     runs = race_repeatedly(
         engine,
@@ -61,39 +65,52 @@ def run(args: argparse.Namespace) -> None:
         lanes | dict.fromkeys(servers, config),
         repeats=args.repeats,
         detail=args.trace is not None,
-        progress=options.say,
+        progress=options.changes(),
         others=servers,
+        rendered=engine.rendered(args.prompt, config) if servers else "",
     )
     race = race_summary(runs)
-    if args.methods is None and not servers:
-        print(args.prompt + race["lanes"][DRAFTED]["text"])
-        for lane in lanes:
-            print(f"\n{lane}\n" + "\n".join(describe(race["lanes"][lane])))
-        print()
-    print("\n".join(table(race)))
-    for lane in servers:
-        print(f"\n{lane}\n" + "\n".join(served(race["lanes"][lane])))
+    if args.json:
+        print(json.dumps(race, ensure_ascii=False))
+    else:
+        show(args.prompt, race, servers)
     if args.trace is not None:
         order = [fold(run).seconds for run in runs[BASELINE]]
         repeat = order.index(median_low(order))
         write_trace(args.trace, {lane: repeats[repeat] for lane, repeats in runs.items()}, title=args.prompt[:80])
         if args.repeats > 1:
-            print(f"{args.trace.name} holds repeat {repeat + 1}, in which vanilla took its median time")
-    if args.json:
-        print(json.dumps(race, ensure_ascii=False))
+            options.say(f"{args.trace.name} holds repeat {repeat + 1}, in which vanilla took its median time")
+
+
+def show(prompt: str, race: Mapping[str, Any], servers: Collection[str]) -> None:
+    """Print a race: of two lanes the text and all numbers, of more a line each."""
+    lanes = race["lanes"]
+    if DRAFTED in lanes and not servers:
+        print(prompt + lanes[DRAFTED]["text"])
+        for lane, numbers in lanes.items():
+            print(f"\n{lane}\n" + "\n".join(describe(numbers)))
+        print()
+    print("\n".join(table(dict(race))))
+    for lane in servers:
+        print(f"\n{lane}\n" + "\n".join(served(lanes[lane])))
 
 
 def _lanes(args: argparse.Namespace) -> tuple[DecodeConfig, dict[str, DecodeConfig]]:
-    if args.methods is not None and (conflicts := ({"drafter", *PLAIN} & vars(args).keys())):
+    if args.methods is not None and (conflicts := (PLAIN.keys() & vars(args).keys())):
         raise ConfigError(
             f"--methods and {flag(min(conflicts))} can't be combined.",
             field="methods",
-            hint="A method sets its own drafter and window; to set them yourself, leave out --methods.",
+            hint="A method sets its own window; to set it yourself, leave out --methods.",
         )
+    _, drafters = options.chosen(args)
     config = options.read_settings(args)
-    if args.methods is None:
+    if args.methods is None and len(drafters) == 1:
         return config, {**two_lanes(config), DRAFTED: config}  # --drafter none: vanilla twice, which shows the noise
-    lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()])
+    if args.methods is None:
+        vanilla = {BASELINE: replace(config, drafter=NONE.name)}
+        return config, vanilla | {name: replace(config, drafter=name) for name in drafters}
+    named = drafters if "drafter" in args else ()
+    lanes = race_lanes(config, [name.strip() for name in args.methods.split(",") if name.strip()], named)
     if len(lanes) < 2:
         raise ConfigError("A race needs a method besides vanilla.", field="methods", hint="Try --methods dflash.")
     return config, lanes

@@ -24,10 +24,12 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print every lane's marked text and numbers, then how the lanes compare."""
     trace = read_trace(args.file)
-    summaries: dict[str, Any] = {}
+    summaries: dict[str, Any] = {lane: run_summary(events) for lane, events in trace.lanes.items()}
+    if args.json:
+        print(json.dumps({"title": trace.title, "schema": trace.schema, "lanes": summaries}, ensure_ascii=False))
+        return
     print(trace.title or args.file.name)
     for lane, events in trace.lanes.items():
-        summaries[lane] = run_summary(events)
         header = header_of(events)
         print(f"\n{lane}")
         if header is not None:
@@ -42,5 +44,3 @@ def run(args: argparse.Namespace) -> None:
     }
     if BASELINE in lanes and len(lanes) > 1:
         print("\n" + "\n".join(table(race_summary(lanes))))
-    if args.json:
-        print(json.dumps({"title": trace.title, "schema": trace.schema, "lanes": summaries}, ensure_ascii=False))

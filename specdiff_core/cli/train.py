@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from specdiff_core.cli.options import add_parser, add_placement, add_settings, given, say
 from specdiff_core.measure.prompts import FORMS, read_prompts
 from specdiff_core.schema.errors import OutOfMemory, is_memory
+from specdiff_core.schema.wording import PROGRAM
 from specdiff_core.train.settings import DrafterSettings, open_run
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run_drafter(args: argparse.Namespace) -> None:
         card = training.finish()
     if card is not None:
         drafter = args.out if is_local(args.out) else f"./{args.out}"
-        print(f"{card}\nRace it: python -m specdiff_core race --target {args.target} --drafter {drafter} --prompt …")
+        print(f"{card}\nRace it: {PROGRAM} race --target {args.target} --drafter {drafter} --prompt …")
     if stopped():
         say("Stopped. To continue, repeat the command with --resume.")
         raise KeyboardInterrupt

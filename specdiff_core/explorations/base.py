@@ -324,7 +324,7 @@ class ExplorationRun:
         from specdiff_core.models.device import device_name
 
         _ = exploration.drafters  # fail early if the pair lacks one
-        self._exploration, self._steps = exploration, exploration.explore(engine, stopped)
+        self._exploration, self._engine, self._steps = exploration, engine, exploration.explore(engine, stopped)
         self._began, self._last = time.monotonic(), Step(0, 0, "", lambda: Answer(rows=[]))
         placement, facts = engine.pair.placement, provenance(argv or command_of(exploration))
         machine: dict[str, Any] = {"device": device_name(placement.device), "dtype": placement.dtype_name}
@@ -334,8 +334,14 @@ class ExplorationRun:
 
     def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Snapshot:
         """Run at least one step, and more until ``seconds`` have passed or it is over; ``progress`` gets each step."""
+        from specdiff_core.models.device import cpu_threads
+
         until, over = time.monotonic() + seconds, True
-        for step in self._steps:
+        while True:
+            with cpu_threads(self._engine.threads):  # not between steps: other runs decode then
+                step = next(self._steps, None)
+            if step is None:
+                break
             self._last = step
             if progress is not None:
                 progress(step)

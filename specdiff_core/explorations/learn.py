@@ -292,7 +292,7 @@ class _Writer:
         from specdiff_core.train.learners import default_taps
 
         self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
-        self.engine, self.seed, self.threads, self._stopped = engine, seed, engine.threads, stopped
+        self.engine, self.seed, self._stopped = engine, seed, stopped
         self._random = torch.Generator(engine.pair.placement.device).manual_seed(seed)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -300,14 +300,12 @@ class _Writer:
 
     def write(self, starts: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.TrainingExample]:
         """Write ``tokens`` new tokens for each prompt and temperature, all at once; fewer texts if stopped."""
-        from specdiff_core.models.device import cpu_threads
         from specdiff_core.train.answers import EncodedPrompt, Writing, write_together
 
         prompts = [(EncodedPrompt(str(i), "", tuple(ids)), temperature) for i, (ids, temperature) in enumerate(starts)]
         writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
-        with cpu_threads(self.threads):
-            examples = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stopped())
-            return sorted(examples, key=lambda example: int(example.prompt.id))
+        examples = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stopped())
+        return sorted(examples, key=lambda example: int(example.prompt.id))
 
 
 class _Twin:
@@ -338,11 +336,8 @@ class _Twin:
         """Train one step, on blocks chosen by ``seed``."""
         import torch
 
-        from specdiff_core.models.device import cpu_threads
-
         random = torch.Generator().manual_seed(seed)
-        with cpu_threads(self.writer.threads):  # only during the step: other runs decode in between
-            metrics = self.trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
+        metrics = self.trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
         self._losses.append(metrics["loss"])
 
     def measure(self, tested: Sequence[texts.TrainingExample]) -> dict[str, Any]:
@@ -350,15 +345,13 @@ class _Twin:
         are already known, so nothing is decoded."""
         import torch
 
-        from specdiff_core.models.device import cpu_threads
         from specdiff_core.train.answers import batch_of
 
         self.accepted, guess = [], list[int]()
         for text in tested:
             first, end = len(text.prompt.tokens) - 1, len(text.tokens) - GAMMA
             anchors = torch.arange(first, end)[None]
-            with cpu_threads(self.writer.threads):
-                drafts = self.learner.draft(batch_of([text]).to(self.learner.device), anchors)[0].cpu()
+            drafts = self.learner.draft(batch_of([text]).to(self.learner.device), anchors)[0].cpu()
             right = text.tokens.long()[anchors[0][:, None] + 1 + torch.arange(GAMMA)]
             lengths, position, accepted = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
             while position < len(lengths):

@@ -71,7 +71,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     methods: Annotated[
         tuple[METHOD, ...], ask("Methods", "Each is compared with vanilla on the same prompts.", least=1, most=6)
     ] = ("dflash",)
-    tokens: Annotated[int, ask("New tokens", "In each run; 400 or more show the effect of length.", 32, 480)] = 128
+    tokens: Annotated[int, ask("New tokens", "In each run; 400 or more show the effect of length.", 32, 2**16)] = 128
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 5
     width: Annotated[
         int, ask("Width of a part", "Tokens of context that are grouped together.", 16, 256, more=True)

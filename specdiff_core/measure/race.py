@@ -5,6 +5,7 @@ slows the machine down for a while slows all of them down alike."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError, Stopped
@@ -42,6 +43,7 @@ def race(
     threads: int | None = None,
     progress: Callable[[str], None] = lambda message: None,
     others: Mapping[str, Decoder] | None = None,
+    rendered: str = "",
 ) -> Iterator[Step]:
     """Decode a prompt in several lanes at once.
 
@@ -52,6 +54,7 @@ def race(
         progress: gets messages while something warms up; ``Stopped`` from it ends the race.
         others: lanes of other decoders. An attached server decodes by its own clock, so each of
             these runs alone, after the rest.
+        rendered: the prompt as the target reads it, for ``others``; by default ``prompt``.
     """
     others, ready = others or {}, []
     for lane, config in lanes.items():
@@ -64,7 +67,8 @@ def race(
             yield lane, error
 
     def decode(lane: str, by: Decoder) -> Iterator[Event]:
-        return by.decode(prompt, lanes[lane], detail=detail, stop=stop, threads=threads)
+        text = (rendered or prompt) if lane in others else prompt
+        return by.decode(text, lanes[lane], detail=detail, stop=stop, threads=threads)
 
     yield from interleave({lane: decode(lane, decoder) for lane in ready if lane not in others})
     for lane in ready:
@@ -81,8 +85,9 @@ def race_repeatedly(
     detail: bool = False,
     progress: Callable[[str], None] = lambda message: None,
     others: Mapping[str, Decoder] | None = None,
+    rendered: str = "",
 ) -> dict[str, list[list[Event]]]:
-    """The runs of every lane, of ``repeats`` races with the same seed.
+    """The runs of every lane, of ``repeats`` races with the same seed; arguments as of :func:`race`.
 
     Raises:
         ConfigError: ``repeats`` is not a positive number.
@@ -95,7 +100,8 @@ def race_repeatedly(
         progress(f"racing, {repeat + 1} of {repeats}")
         for events in runs.values():
             events.append([])
-        for lane, event in race(decoder, prompt, lanes, detail=detail, progress=progress, others=others):
+        options: dict[str, Any] = {"detail": detail, "progress": progress, "others": others, "rendered": rendered}
+        for lane, event in race(decoder, prompt, lanes, **options):
             if isinstance(event, Exception):
                 raise event
             runs[lane][-1].append(event)

@@ -22,7 +22,7 @@ from specdiff_core.measure.store import RowLog, RunRow
 from specdiff_core.provenance import git_state
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.events import Event
-from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.pairs import known_pair
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import header_of
 
@@ -150,7 +150,7 @@ def header(
 
 def weights_digest(pair: str) -> str:
     """A short hash of a pair's local weights, so that rows of retrained models never mix."""
-    spec, hasher = PAIRS.get(pair), hashlib.sha256()
+    spec, hasher = known_pair(pair), hashlib.sha256()
     if spec is None:
         return ""
     for source in (spec.target, *(drafter.source for drafter in spec.drafters if drafter.source)):

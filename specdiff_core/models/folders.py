@@ -44,14 +44,16 @@ def user_cache() -> Path:
 
 
 def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``) or a
-    GGUF file in one (``owner/name:Q4_K_M``).
+    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``, or a single name such as
+    ``gpt2`` unless the working folder has a folder of that name) or a GGUF file in one (``owner/name:Q4_K_M``).
 
-    The working folder is not checked: write ``./owner/name`` for a folder in it."""
+    For ``owner/name`` the working folder is not checked: write ``./owner/name`` for a folder in it."""
     path = Path(source)
     if path.is_absolute() or str(source).startswith("."):
         return True
-    return not hub.in_repository(str(source)) and (len(path.parts) != 2 or is_gguf(path))
+    if hub.in_repository(str(source)):
+        return False
+    return is_gguf(path) or (path.is_dir() if len(path.parts) == 1 else len(path.parts) != 2)
 
 
 def is_gguf(source: str | Path) -> bool:

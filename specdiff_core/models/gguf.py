@@ -239,7 +239,7 @@ def _read_header(file: Path) -> _Header:
     """Every field and the position of every tensor, checked to be inside the file."""
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:4] != b"GGUF":
-            raise WeightsError(f"{shown(file)} is not a GGUF file.")
+            raise WeightsError(f"{shown(file)} is not a GGUF file.", hint="Choose a file whose name ends in .gguf.")
         source = _Bytes(data)
         source.at = 4
         if (version := source.number("I")) not in (2, 3):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from specdiff_core.schema.errors import PairUnavailable
+from specdiff_core.schema.wording import PROGRAM
 
 TIMEOUT = 2.0  # seconds to wait for the hub before calling it unreachable
 PERIOD = 0.5  # seconds between two messages about a download
@@ -24,7 +25,7 @@ CONFIGS = ("*.json", "*.jinja", "merges.txt")
 """Config, tokenizer and chat template, of a few megabytes."""
 WEIGHTS = ("*.safetensors",)
 TWICE = "consolidated*"  # second copies of the weights in another layout, as Mistral publishes them
-LIKE = "python -m specdiff_core pairs --fetch NAME"
+LIKE = f"{PROGRAM} pairs --fetch NAME"
 FETCH = f"Load it on a machine with a network connection (a published pair: `{LIKE}`), and copy the hub's cache."
 
 T = TypeVar("T")

@@ -14,9 +14,10 @@ import msgspec
 
 from specdiff_core.models.folders import is_local, read_config, resolve, shown
 from specdiff_core.schema.errors import ConfigError, no_such
-from specdiff_core.schema.fields import ask
+from specdiff_core.schema.fields import ask, fields_of
 from specdiff_core.schema.fields import parse as read
-from specdiff_core.schema.pairs import DRAFTER_KINDS, NONE, OWN_PAIRS, PROMPT_LOOKUP, DrafterSpec, PairSpec, find_pair
+from specdiff_core.schema.methods import METHODS
+from specdiff_core.schema.pairs import DRAFTER_KINDS, EMBEDDED, OWN_PAIRS, SHARED, DrafterSpec, PairSpec, find_pair
 
 OWN = "own?"  # prefix of such a pair's name; a query string follows
 CONTEXT = 4096  # default limit of tokens in a run, if the target allows more
@@ -26,6 +27,10 @@ KINDS = {kind.declared: kind for kind in DRAFTER_KINDS.values() if kind.declared
 """Kind of drafter, as declared -> what its drafters share."""
 REVISION = re.compile(r"(?!refs/)\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 """A commit or a branch, which the hub's client opens as a path."""
+_BY_FILE = {kind.module: name for name, kind in KINDS.items()}
+_CALLED = [(method.name, method.drafter) for method in METHODS] + [(spec.name, spec.name) for spec in EMBEDDED.drafters]
+CALLED = {name: kind for name, part in _CALLED if (kind := _BY_FILE.get(EMBEDDED.drafter(part).module))}
+"""Name of a method or of one of its drafters -> kind of drafter."""
 SHIFTS = {"dream": 1, "mdlm": 0}
 """Model type -> its shift, if all releases have one."""
 _HUB = re.compile(r"hf://|(https?://)?(www\.)?(huggingface\.co|hf\.co)/", re.IGNORECASE)
@@ -44,7 +49,10 @@ class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             most=300,
         ),
     ]
-    drafter: Annotated[str, ask("Drafter", "With --target: a folder, a GGUF file or a hub repository.", most=300)] = ""
+    drafter: Annotated[
+        tuple[Annotated[str, ask("", most=300)], ...],
+        ask("Drafters", "With --target: folders, GGUF files or hub repositories; otherwise names.", most=8),
+    ] = ()
     target_revision: Annotated[str, ask("Revision of the target", most=100)] = ""
     drafter_revision: Annotated[str, ask("Revision of the drafter", most=100)] = ""
     kind: Annotated[str, ask("Kind", "Of drafter, if its config does not say.", enum=list(KINDS))] = ""
@@ -55,22 +63,29 @@ class OwnPair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def name(self) -> str:
         """The pair's name; equal fields give equal names."""
-        fields = msgspec.to_builtins(self)
+        fields = {**msgspec.to_builtins(self), "drafter": ",".join(self.drafter)}
         return OWN + urlencode({name: fields[name] for name in sorted(fields) if fields[name] not in ("", None)})
 
 
 def parse(values: dict[str, Any]) -> OwnPair:
-    """From untrusted strings of a form, a flag or a link; empty ones are left out.
+    """From untrusted strings of a form, a flag or a link; empty ones are left out. A kind may be a method's name.
 
     Raises:
         ConfigError: a value is missing or invalid; the message says which.
     """
-    values = dict(values)
+    given = {name: value for name, value in values.items() if value not in ("", None)}
+    if "kind" in given:
+        given["kind"] = CALLED.get(given["kind"], given["kind"])
+    if isinstance(drafters := given.get("drafter"), str):
+        given["drafter"] = drafters.split(",")
     for part in ("target", "drafter"):
-        if isinstance(typed := values.get(part), str):
-            values[part], revision = source_of(typed)
-            values |= {f"{part}_revision": values.get(f"{part}_revision") or revision}
-    pair = read(OwnPair, {name: value for name, value in values.items() if value not in ("", None)})
+        typed = given.get(part, ())
+        sources = [source_of(one) for one in ([typed] if isinstance(typed, str) else typed)]
+        if sources:
+            given[part] = sources[0][0] if part == "target" else [source for source, _ in sources]
+            revision = given.get(f"{part}_revision") or sources[0][1]
+            given |= {f"{part}_revision": revision} if revision else {}
+    pair = read(OwnPair, given)
     if pair.kind and pair.kind not in KINDS:
         raise no_such("kind of drafter", pair.kind, KINDS, "kind")
     for field in ("target_revision", "drafter_revision"):
@@ -133,19 +148,39 @@ def register_pair(name: str) -> PairSpec:
     pair = named(name)
     longest = _positions(pair.target, pair.target_revision, pair.context)
     context = pair.context or min(longest or CONTEXT, CONTEXT)
-    drafters = (PROMPT_LOOKUP, NONE) if not pair.drafter else (_drafter(pair, context), PROMPT_LOOKUP, NONE)
+    drafters = [_drafter(pair, source, context) for source in pair.drafter]
+    for i, one in enumerate(drafters):  # block, block-2, …
+        if same := sum(one.name in (earlier.name, earlier.replaces) for earlier in drafters[:i]):
+            drafters[i] = dataclasses.replace(one, name=f"{one.name}-{same + 1}", replaces=one.name)
     spec = PairSpec(
         name=name,
-        label=f"{_called(pair.target)} + {_called(pair.drafter) or 'prompt lookup'} (your own pair)",
+        label=f"{_called(pair.target)} + {', '.join(map(_called, pair.drafter)) or 'prompt lookup'} (your own pair)",
         target=pair.target,
         revision=pair.target_revision,
         context=context,
-        drafters=drafters,
+        drafters=(*drafters, *SHARED.values()),
     )
-    OWN_PAIRS[name] = spec
+    OWN_PAIRS[spec.name] = spec
     while len(OWN_PAIRS) > KEPT:
         OWN_PAIRS.pop(next(iter(OWN_PAIRS)), None)
     return spec
+
+
+def register(values: dict[str, Any]) -> tuple[PairSpec, tuple[str, ...]]:
+    """Register the pair of ``values``, as of :func:`parse`; among its drafters may be names of drafters of every
+    pair, such as ``prompt_lookup``.
+
+    Returns:
+        the pair, and the names of the chosen drafters, by default of its first.
+
+    Raises:
+        SpecDiffError: as :func:`register_pair`.
+    """
+    words = fields_of(OwnPair)["drafter"].read(values.get("drafter") or ())
+    shared = [word for word in words if word in SHARED]
+    spec = register_pair(parse({**values, "drafter": [word for word in words if word not in SHARED]}).name)
+    own = [drafter.name for drafter in spec.drafters[: len(words) - len(shared)]]
+    return spec, (*own, *shared) or (spec.drafters[0].name,)
 
 
 def _positions(target: str, revision: str, context: int | None) -> int | None:
@@ -165,9 +200,9 @@ def _called(source: str) -> str:
     return shown(source) if is_local(source) else source
 
 
-def _drafter(pair: OwnPair, context: int) -> DrafterSpec:
-    """The drafter's record: the name of its kind, so that every method knows it."""
-    values = read_config(resolve(pair.drafter, pair.drafter_revision, weights=False))
+def _drafter(pair: OwnPair, source: str, context: int) -> DrafterSpec:
+    """The record of a drafter: the name of its kind, so that every method knows it."""
+    values = read_config(resolve(source, pair.drafter_revision, weights=False))
     detected, model = kind_of(values), str(values.get("model_type", ""))
     kind, shift = pair.kind or detected, pair.shift
     if shift is None:
@@ -189,7 +224,7 @@ def _drafter(pair: OwnPair, context: int) -> DrafterSpec:
     )  # fmt: skip
     for holds, field, why, hint in doubts:
         if holds:
-            what = f"The kind of drafter {_called(pair.drafter)} is unknown: {why}."
+            what = f"The kind of drafter {_called(source)} is unknown: {why}."
             raise ConfigError(what, field=field, hint=hint)
     fields, chained = dict[str, Any](), False
     if kind == "denoise":
@@ -204,8 +239,8 @@ def _drafter(pair: OwnPair, context: int) -> DrafterSpec:
         chained = any(map(merged.get, heads)) or merged.get("projector_type") == "dspark"
         block = values.get("block_size", merged.get("block_size"))
         fields = {"window": block - 1 if isinstance(block, int) and block > 1 else None}
-    label = f"{_called(pair.drafter)} (your own)"
-    fields |= {"label": label, "source": pair.drafter, "revision": pair.drafter_revision, "about": ""}
+    label = f"{_called(source)} (your own)"
+    fields |= {"label": label, "source": source, "revision": pair.drafter_revision, "about": ""}
     return dataclasses.replace(DRAFTER_KINDS["block_markov"] if chained else KINDS[kind], **fields)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import pickle
 import re
 from collections.abc import Iterable
@@ -46,8 +47,14 @@ class ConfigError(SpecDiffError, code="config", title="This setting doesn’t wo
 
 def no_such(what: str, name: object, names: Iterable[str], field: str) -> ConfigError:
     """The error for an unknown name of ``what``, with the known ``names``."""
-    hint = f"Choose one of: {', '.join(names)}."
+    known = list(names)
+    hint = f"{did_you_mean(str(name), known)}Choose one of: {', '.join(known)}."
     return ConfigError(f"There is no {what} called {str(name)[:40]!r}.", field=field, hint=hint)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``Did you mean x? `` for the most similar name; empty if none is."""
+    return next((f"Did you mean {name}? " for name in difflib.get_close_matches(word[:40], list(known), 1)), "")
 
 
 class PairUnavailable(SpecDiffError, code="pair", title="This model pair isn't available here"):

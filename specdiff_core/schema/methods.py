@@ -4,13 +4,13 @@ README's table and the command line's choices are made from these records."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from specdiff_core.schema.errors import ConfigError, no_such
-from specdiff_core.schema.pairs import PAIRS, find_pair
-from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.pairs import PairSpec, find_pair, known_pair
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Method:
         """The name of its drafter."""
         return str(self.settings["drafter"])
 
-    def config(self, base: DecodeConfig) -> DecodeConfig:
-        """``base`` with this method's settings and the pair's drafter for it; other method settings
-        are :data:`PLAIN`."""
-        pair = PAIRS.get(base.pair)
-        drafter = pair.drafter_for(self.drafter) if pair else None
-        choice = {"drafter": drafter.name} if drafter else {}
+    def config(self, base: DecodeConfig, drafter: str = "") -> DecodeConfig:
+        """``base`` with this method's settings and a drafter, by default the pair's first for it; other
+        method settings are :data:`PLAIN`."""
+        pair = known_pair(base.pair)
+        fitting = pair.drafter_for(self.drafter) if pair else None
+        choice = {"drafter": drafter or fitting.name} if fitting else {}
         return DecodeConfig.parse({**base.to_dict(), **PLAIN, **self.settings, **choice})
 
 
@@ -187,14 +187,35 @@ def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
     return vanilla if config.drafter == "none" else {**vanilla, DRAFTED: config}
 
 
-def race_lanes(base: DecodeConfig, names: Iterable[str]) -> dict[str, DecodeConfig]:
-    """The lanes of a race: the baseline, then the named methods in the order of :data:`METHODS`.
+def race_lanes(base: DecodeConfig, names: Iterable[str], drafters: Sequence[str] = ()) -> dict[str, DecodeConfig]:
+    """The lanes of a race: the baseline, then the named methods in the order of :data:`METHODS`, then
+    drafters of the pair named in their place, each with a plain window.
 
     Args:
         base: settings that all lanes share; a method's own replace them.
+        drafters: each method runs with all of these that fit it; by default with its first.
 
     Raises:
         ConfigError: a method is unknown, or the pair has no drafter for it.
     """
-    chosen = resolve_methods(base.pair, (BASELINE, *names))
-    return {method.name: method.config(base) for method in METHODS if method in chosen}
+    pair = find_pair(base.pair)
+    words, known, by_name = list(names), {method.name for method in METHODS}, {spec.name for spec in pair.drafters}
+    plain = [word for word in words if word in by_name - known]
+    chosen = resolve_methods(pair.name, (BASELINE, *(word for word in words if word not in plain)))
+    lanes: dict[str, DecodeConfig] = {}
+    for method in METHODS:
+        if method not in chosen:
+            continue
+        fitting = [spec.name for spec in pair.drafters_for(method.drafter) if spec.name in drafters]
+        for index, drafter in enumerate(fitting or [""]):
+            lanes[f"{method.name} {drafter}" if index else method.name] = method.config(base, drafter)
+    window = {**base.to_dict(), **PLAIN, "gamma": SETTINGS["gamma"].default}
+    return lanes | {drafter: DecodeConfig.parse({**window, "drafter": drafter}) for drafter in plain}
+
+
+def method_for(pair: PairSpec, drafter: str) -> str:
+    """The first method that runs with a drafter of ``pair``; without one, the drafter's name."""
+    methods = (
+        method.name for method in METHODS if drafter in [spec.name for spec in pair.drafters_for(method.drafter)]
+    )
+    return next(methods, drafter)

@@ -140,10 +140,14 @@ class PairSpec:
         drafters = ((drafter.source, drafter.revision) for drafter in self.drafters if drafter.source)
         return ((self.target, self.revision), *drafters)
 
+    def drafters_for(self, part: str) -> list[DrafterSpec]:
+        """The drafters that methods call ``part``: the one of that ``name``, then those that replace it."""
+        fitting = [spec for spec in self.drafters if part in (spec.name, spec.replaces)]
+        return sorted(fitting, key=lambda spec: spec.name != part)
+
     def drafter_for(self, part: str) -> DrafterSpec | None:
-        """The drafter that methods call ``part``, by ``name`` or because it replaces it; or None."""
-        named = [spec for spec in self.drafters if spec.name == part]
-        return next(iter([*named, *(spec for spec in self.drafters if spec.replaces == part)]), None)
+        """The first of :meth:`drafters_for`, or None."""
+        return next(iter(self.drafters_for(part)), None)
 
     def drafter(self, name: str) -> DrafterSpec:
         """Find a drafter by name.
@@ -294,10 +298,13 @@ PAIRS = _Pairs(EMBEDDED, SMOLLM2, *(pair for name, family in FAMILIES.items() fo
 
 OWN_PAIRS: dict[str, PairSpec] = {}
 """Registered pairs of your own, by name (``models/own_pairs.py``)."""
+SHARED = {spec.name: spec for spec in (PROMPT_LOOKUP, NONE)}
+"""The drafters of every pair, vanilla last."""
 
 
 def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
-    """Add a drafter to ``pairs``, by default to all of them; replaces one of the same name, but not vanilla.
+    """Add a drafter to ``pairs``, by default to all, also to pairs of your own; replaces one of the same name, but
+    not vanilla.
 
     Raises:
         ConfigError: there is no such pair, or the record is invalid; nothing is added then.
@@ -309,9 +316,15 @@ def register_drafter(spec: DrafterSpec, pairs: Sequence[str] = ()) -> None:
     if not spec.name or spec.name == NONE.name or spec.drafting == NONE.drafting:
         what = f"A drafter can't have the name {spec.name!r} and the drafting {spec.drafting!r}: only vanilla can."
         raise ConfigError(what, field="drafter")
-    for pair in [find_pair(name) for name in pairs or tuple(PAIRS)]:
+    for pair in [find_pair(name) for name in pairs or (*PAIRS, *OWN_PAIRS)]:
         others = tuple(drafter for drafter in pair.drafters if drafter.name != spec.name)
-        PAIRS[pair.name] = dataclasses.replace(pair, drafters=(*others[:-1], spec, *others[-1:]))  # vanilla last
+        registry = PAIRS if pair.name in PAIRS else OWN_PAIRS
+        registry[pair.name] = dataclasses.replace(pair, drafters=(*others[:-1], spec, *others[-1:]))  # vanilla last
+    if not pairs:
+        shared = {name: drafter for name, drafter in SHARED.items() if name != spec.name}
+        vanilla = shared.pop(NONE.name)
+        SHARED.clear()
+        SHARED.update({**shared, spec.name: spec, NONE.name: vanilla})
 
 
 def known_pair(name: str) -> PairSpec | None:

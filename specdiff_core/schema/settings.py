@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 
@@ -15,7 +15,7 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask, fields_of, parse
 
 
-class Option(str, Enum):
+class Option(StrEnum):
     """A setting with named values and their labels."""
 
     label: str
@@ -149,7 +149,7 @@ class DecodeConfig:
         "Seed", "The same seed gives the same text (with auto above temperature 0, only under match).", 0, 2**31 - 1
     )] = 0
     max_new_tokens: Annotated[int, ask(
-        "New tokens", "Stop after this many tokens.", 1, 480, unit="tokens"
+        "New tokens", "Stop after this many tokens, or where the context is full.", 1, 2**20, unit="tokens"
     )] = 96
     ignore_eos: Annotated[bool, ask(
         "Ignore end of text", "Continue past end-of-text tokens, so that all runs have the same length."
@@ -213,6 +213,31 @@ class DecodeConfig:
     def parse(cls, values: dict[str, Any]) -> DecodeConfig:
         """A config from untrusted values (strings from a URL, JSON from an API)."""
         return parse(cls, values)
+
+
+class Settings(TypedDict, total=False):
+    """The fields of :class:`DecodeConfig` as keyword arguments, for editors; a test compares both."""
+
+    pair: str
+    drafter: str
+    gamma: int
+    steps: int
+    auto: bool
+    order: RevealOrder | str
+    tree_nodes: int
+    num_drafts: int
+    selection: Selection | str
+    rule: Rule | str
+    temperature: float
+    draft_temperature: float | None
+    top_k: int
+    top_p: float
+    seed: int
+    max_new_tokens: int
+    ignore_eos: bool
+    template: Template | str
+    system: str
+    stop: str
 
 
 SETTINGS = fields_of(DecodeConfig)

@@ -60,7 +60,7 @@ def run_summary(events: Sequence[Event], total: Metrics | None = None) -> dict[s
         "token_ids": list(last.ids) if last else [],
         "new_tokens": total.committed,
         "finished": last.reason if last else "incomplete",
-        **total.named("rounds", "tau", "alpha", "draft_use", "seconds", "seconds_by", "tokens_per_second"),
+        **total.named("rounds", "tau", "alpha", "alpha_at", "draft_use", "seconds", "seconds_by", "tokens_per_second"),
         **total.named("target_calls", "waiting"),
         "draft_nfe": total.nfe,
         "peak_bytes": total.peak_bytes or None,
@@ -151,24 +151,3 @@ def _against(
         same,
     )
     return dict(zip(AGAINST, values, strict=True))
-
-
-def pair_summary(race: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten :func:`race_summary` of at most two lanes, for the ``/race`` endpoint."""
-    lanes: dict[str, Any] = race["lanes"]
-    vanilla = lanes[BASELINE]
-    drafted = next((lane for name, lane in lanes.items() if name != BASELINE), None)
-    reported = drafted or vanilla
-
-    def plain(lane: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in lane.items() if name not in {*AGAINST, "failed"}}
-
-    return {
-        **{name: drafted[name] if drafted else None for name in AGAINST},
-        "repeats": race["repeats"],
-        "quiet": race["quiet"],
-        "lossless": reported["lossless"],
-        "text": reported["text"],
-        "vanilla": plain(vanilla),
-        "drafted": plain(drafted) if drafted else None,
-    }

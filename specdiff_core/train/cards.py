@@ -27,6 +27,8 @@ class ModelCard:
     credits: str = OTHER_CREDITS
     samples: Mapping[str, str] = field(default_factory=dict)  # flavour -> text, prompt included
     tags: tuple[str, ...] = ()
+    licence: str = "mixed-see-card"  # its name on the hub, beside "other"
+    base_model: str = ""  # a hub repository
 
 
 def training_of(run: Path, facts: Provenance, device: torch.device, *, corpus: str, seed: int) -> Training:
@@ -55,9 +57,10 @@ def render_card(card: ModelCard) -> str:
         f"`{run.commit}`:" + "".join(f"\n  `{line}`" for line in run.command.splitlines())
         for run in card.history
     )
+    base = f"base_model: {card.base_model}\n" if card.base_model else ""
     table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())
     parts = [
-        f"---\nlicense: other\nlicense_name: mixed-see-card\nlanguage: en\ntags:\n{tags}\n---",
+        f"---\nlicense: other\nlicense_name: {card.licence}\n{base}language: en\ntags:\n{tags}\n---",
         f"# {card.name}\n\n{card.summary}" + (f"\n\n{card.notice}" if card.notice else ""),
         f"## Shape and training\n\n{card.shape}\n\n{tokens:,} tokens of text seen, in this order "
         f"(a run begins with the weights before it):\n\n{runs}",

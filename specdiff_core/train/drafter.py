@@ -341,6 +341,8 @@ class DrafterTraining:
         return ModelCard(
             name=f"{KINDS[settings.kind]} drafter for {Path(pair.spec.target).name}",
             summary=f"{learner.about}\n\n{learnt}",
+            licence="as-its-target",
+            base_model="" if is_local(pair.spec.target) else pair.spec.target,
             shape=f"{parameters:.1f} M parameters; see config.json.",
             history=[training_of(self.run, self._facts, self.device, **facts)],
             scores=last_scores(self.run, SCORE),
