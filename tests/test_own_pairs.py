@@ -118,7 +118,7 @@ def test_a_source_is_read_as_people_paste_it(
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert parse({"target": typed}) == parse({"target": source, "target_revision": revision})
-    assert parse({"target": "x", "drafter": typed}).drafter == source
+    assert parse({"target": "x", "drafter": typed}).drafter == (source,)
 
 
 @pytest.mark.parametrize("source", ["~/model", "owner/na me", "own:er/x", "owner/name:", "owner/..", "-/-"])

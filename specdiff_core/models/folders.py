@@ -133,7 +133,7 @@ def cache_errors() -> Iterator[None]:
         raise PairUnavailable(f"The cache folder {shown(user_cache())} {what}.", hint=hint) from error
 
 
-SOURCES = "Give a folder, a GGUF file, or a hub repository as owner/name."
+SOURCES = "Check the path: give a folder, a GGUF file, or a hub repository as owner/name."
 RELEASED = "Restore the config.json that was saved with this model."
 Depth = Annotated[int, msgspec.Meta(ge=1, le=1024)] | None
 CHECKED: dict[Any, str] = {
