@@ -92,6 +92,7 @@ class FakeDecoder:
 
     target = SimpleNamespace(vocab_size=1 << 16, suppress=())
     threads = 2  # those that were quickest at loading
+    ends: tuple[int, ...] = ()
 
     def encode(self, prompt: str, config: DecodeConfig | None = None) -> list[int]:
         """A token for each word."""
