@@ -195,9 +195,8 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
     assert last[1] in (last[0], last[0] + 1), "none after the end of the text"
     curve = dict(evidence.answer(evidence.COSTS).facts["curve"])
     by_gamma = {row["gamma"]: row for row in evidence.answer(evidence.MAP).rows if row["steps"] == 1 and row["speedup"]}
-    grown = by_gamma[4]["speedup"] / by_gamma[1]["speedup"]
-    assert by_gamma[4]["behind"] == 1 < by_gamma[1]["behind_low"], "4 is the fastest, and certainly faster than 1"
-    slower, faster = (1 / by_gamma[8][f"behind_{end}"] for end in ("high", "low"))
+    assert by_gamma[1]["behind_low"] > 1, "the fastest is certainly faster than γ 1"
+    grown, further = (by_gamma[more]["speedup"] / by_gamma[less]["speedup"] for more, less in ((4, 1), (8, 4)))
     kept = sum(min(evidence.P[token], evidence.Q[token]) for token in evidence.P)
     coins = evidence.answer(evidence.COINS).rows
     exact, wrong = ([one["distance"] for one in coins if one["rule"] == rule] for rule in ("ratio", "naive"))
@@ -206,7 +205,7 @@ def test_the_right_guess_of_each_lesson_is_what_was_recorded() -> None:
     found = {
         "round": ("2", "3", "4").index(str(2 + 1)),
         "one-pass": 2 if curve[17] < 2 * curve[1] else 1 if curve[17] < 8 * curve[1] else 0,
-        "gamma": 1 if 0.8 < slower < 1 < faster < 2 - 1 / grown else 2,
+        "gamma": 1 if 0.85 < further < 1.1 < grown else 2,
         "accept": (0.3, 0.6, 0.7).index(round(kept, 9)),
         "lossless": 1 if exact[-1] < exact[0] / 9 and wrong[-1] > 0.8 * wrong[0] else 0,
         "temperature": (0, 1, 2)[round(min(2, best / evidence.DEGREE))],
