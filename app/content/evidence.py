@@ -130,7 +130,7 @@ def _gamma() -> str:
         f"{_model(MAP)}, {best['prompts']} prompts: {times(one['speedup'])} at γ 1, {times(four['speedup'])} at 4, "
         f"{times(eight['speedup'])} at 8. From 4 to 8, τ only grows from {four['tau']:.2f} to {eight['tau']:.2f}. "
         f"Prompt by prompt, the fastest window, γ {best['gamma']}, is {_behind(one)} times as fast as γ 1, and "
-        f"{_behind(eight)} times as fast as γ 8. Four steps at γ 8 give τ {steps['tau']:.2f}, but {times(steps['speedup'])}."
+        f"{_behind(eight)} times as fast as γ 8. Four steps give τ {steps['tau']:.2f}, but {times(steps['speedup'])}."
     )
 
 
