@@ -345,7 +345,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
         )
         assert titles.count() > 4 and {"T", "γ"} <= set(stops), "each symbol is a stop of the Tab key"
         assert len(stops) == len(set(stops)), "and not twice"
-        titles.last.hover()
+        page.locator(".sd-plot .sd-axis-sym[data-symbol=T]").last.hover()
         assert page.inner_text("#sd-tip").startswith("T: ")
         page.locator(".sd-cmp-charts [data-symbol=T][tabindex]").focus()
         assert page.inner_text("#sd-tip").startswith("T: ")
