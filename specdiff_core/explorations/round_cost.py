@@ -5,8 +5,8 @@ sandbox adds a hypothetical drafter (``app/static/state/exploration.js``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, count
 from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,7 +27,8 @@ PEOPLE = [1, 2, 4, 8, 16, 32, 64]
 WINDOWS = (1, 4, 8, 16)
 """Windows of the timed drafter passes."""
 REPEATS = 3
-"""Repeats of each pass in a sitting; the target has three sittings, each drafter two."""
+"""Repeats of each pass in a sitting: before, midway through (the target only) and after the runs, so that a slow
+moment of the machine does not fall on the passes alone."""
 
 
 class RoundCost(AtTemperature, frozen=True, kw_only=True):
@@ -65,7 +66,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         methods = self.methods
         configs = {name: setting.config(self.base) for name, (_, setting) in methods.items()}
         runs = Runs(engine, self.base, configs, prompts, stopped)
-        sittings = ["none"] * 3 + [name for name in sorted(self.drafters) for _ in range(2)]
+        everyone = ["none", *sorted(self.drafters)]
         times: dict[str, PassTimes] = {}
 
         def answer() -> Answer:
@@ -82,17 +83,24 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             }
             return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
 
-        timed, total = 0, len(sittings) * REPEATS + len(methods) * len(prompts)
-        for name in sittings:
-            windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
-            timer = times.setdefault(name, PassTimes(engine, name, windows))
-            for _ in timer.rounds(prompts[0].prompt, REPEATS, StopFlag(stopped), runs.threads):
-                timed += 1
-                yield Step(timed, total, f"bare passes: {name}", answer)
-            if stopped():
-                return
+        decoded = len(methods) * len(prompts)
+        steps, total = count(1), decoded + (2 * len(everyone) + 1) * REPEATS
+
+        def sitting(names: Sequence[str]) -> Iterator[Step]:
+            for name in names:
+                windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
+                timer = times.setdefault(name, PassTimes(engine, name, windows))
+                for _ in timer.rounds(prompts[0].prompt, REPEATS, StopFlag(stopped), runs.threads):
+                    yield Step(next(steps), total, f"bare passes: {name}", answer)
+
+        yield from sitting(everyone)
+        if stopped():
+            return
         for done, _, run in runs.fill():
-            yield Step(timed + done, total, methods[run.lane][0].label, answer)
+            yield Step(next(steps), total, methods[run.lane][0].label, answer)
+            if done == decoded // 2:
+                yield from sitting(["none"])
+        yield from sitting(everyone)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         best = draw.fastest(rows)
