@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import random
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ from specdiff_core.models import kernels
 from specdiff_core.models.cache import BLOCK, BORDERS, parts_of
 from specdiff_core.models.causal import load_causal, load_stock, unsupported
 from specdiff_core.models.device import cpu_threads
-from specdiff_core.models.files import EMBEDDING, SCALE, shrink, tensor_names
+from specdiff_core.models.files import EMBEDDING, shrink
 from specdiff_core.models.kernels import PACKED, PLAIN, Product, kernel
 from specdiff_core.models.network import CausalLM
 from specdiff_core.models.processor import computes_bf16
@@ -327,21 +328,30 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, name: str, tensor: Tensor
         load_causal(tmp_path, torch.float32, context=100)
 
 
+@pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("family", ["llama, tied", "qwen2"])
-def test_a_checkpoint_in_eight_bits_reads_back_within_half_a_step(tmp_path: Path, family: str) -> None:
-    AutoModelForCausalLM.from_config(FAMILIES[family]).save_pretrained(tmp_path)
+def test_a_quantised_checkpoint_reads_back_within_half_a_step(tmp_path: Path, family: str, bits: int) -> None:
+    """Half of the finest step that 8 bits allow; with 4, of the widest, where the largest values may be clipped."""
+    config = copy.deepcopy(FAMILIES[family])
+    config.intermediate_size = 64
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     before = load_stock(tmp_path, torch.float32).state_dict()
     for _ in range(2):  # a second time changes nothing
-        shrink(tmp_path)
+        shrink(tmp_path, bits)
     after = load_stock(tmp_path, torch.float32).state_dict()
     assert before.keys() == after.keys()
-    small = {name.removesuffix(SCALE) for name in tensor_names(tmp_path) if name.endswith(SCALE)}
+    small = {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
     assert small == {name for name, tensor in before.items() if tensor.ndim == 2 and not name.endswith(EMBEDDING)} - (
         {"lm_head.weight"} if FAMILIES[family].tie_word_embeddings else set()
     )
-    for name, tensor in before.items():
-        step = tensor.abs().amax(-1, keepdim=True) / 127 if name in small else torch.zeros(1)
-        assert bool(((after[name] - tensor).abs() <= step * 0.5001).all()), name
+    for name in small:
+        groups, read = (
+            tensors[name].unflatten(1, (-1, 32 if bits == 4 else tensors[name].shape[1])) for tensors in (before, after)
+        )
+        step = groups.abs().amax(2, keepdim=True) / (2 ** (bits - 1) - 1)
+        off = (read - groups).abs()
+        assert bool((off <= step * 0.501).float().mean() > (0.97 if bits == 4 else 0.999)), name
+        assert bool((off <= step * (2.5 if bits == 4 else 0.501)).all()), name
     models = load_causal(tmp_path, torch.float32, context=100)[0], load_stock(tmp_path, torch.float32)
     assert isinstance(models[0], CausalLM)
     with torch.inference_mode():

@@ -24,8 +24,10 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("train", help=about, description=about)
     parts = parser.add_subparsers(title="parts", required=True, metavar="PART")
     add_drafter(parts)
-    small = add_parser(parts, "shrink", run_shrink, "Quantise the weights of a folder to int8, in place.")
+    small = add_parser(parts, "shrink", run_shrink, "Quantise the weights of a folder, in place.")
     small.add_argument("folder", type=Path, metavar="FOLDER", help="weights in safetensors")
+    bits = "8, with a scale per row, or 4, with one for every 32 columns [default 8]"
+    small.add_argument("--bits", type=int, choices=(8, 4), default=8, help=bits)
 
 
 def add_drafter(parts: Any) -> None:
@@ -118,4 +120,4 @@ def report(training: DrafterTraining) -> None:
 def run_shrink(args: argparse.Namespace) -> None:
     from specdiff_core.models.files import shrink
 
-    shrink(args.folder)
+    shrink(args.folder, args.bits)

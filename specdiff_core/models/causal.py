@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, Qwen2Config
 
 from specdiff_core.models.files import (
-    EIGHT_BIT,
+    QUANTISED,
     StoredRows,
     check_finite,
     dequantised_state,
@@ -130,7 +130,7 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
             attrs = {k: value for k, value in values.items() if k not in ("model_type", "auto_map")}
             return Qwen2Config(**attrs)
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if getattr(config, "quantization_config", None) == EIGHT_BIT:  # files.py dequantises
+        if getattr(config, "quantization_config", None) in QUANTISED:  # files.py dequantises
             del config.quantization_config
         pad: Any = config.pad_token_id
         if not ends_of(pad, getattr(config, "vocab_size", 0)):  # transformers' modules reject it

@@ -21,20 +21,34 @@ from specdiff_core.schema.errors import SpecDiffError, WeightsError
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 SHARD_BYTES = 8_900_000  # every shipped file stays below 9 MB
 EMBEDDING = "embed_tokens.weight"
-SCALE = "_scale"  # suffix of an int8 matrix's scales ``[rows, 1]``, in compressed-tensors' format
-EIGHT_BIT = {
-    "quant_method": "compressed-tensors",
-    "format": "int-quantized",
-    "quantization_status": "compressed",
-    "config_groups": {
-        "group_0": {
-            "targets": ["Linear"],
-            "weights": {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False},
-        }
-    },
-    "ignore": ["lm_head"],
-}
-"""``quantization_config`` of a transformers model whose linear layers are stored in that format."""
+# Quantised matrices, in compressed-tensors' formats: int8 with a scale per row, or 4 bits with a scale for every GROUP
+# columns, eight to an int32.
+SCALE, PACKED, SHAPE, GROUP = "_scale", "_packed", "_shape", 32
+NIBBLES = torch.arange(0, 32, 4, dtype=torch.int32)
+
+
+def _quantisation(bits: int) -> dict[str, Any]:
+    """``quantization_config`` of a transformers model whose linear layers :func:`shrink` stored."""
+    weights: dict[str, Any] = {
+        "num_bits": bits,
+        "type": "int",
+        "symmetric": True,
+        "strategy": "channel",
+        "dynamic": False,
+    }
+    if bits == 4:
+        weights |= {"strategy": "group", "group_size": GROUP}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "int-quantized" if bits == 8 else "pack-quantized",
+        "quantization_status": "compressed",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ["lm_head"],
+    }
+
+
+QUANTISED = [_quantisation(bits) for bits in (8, 4)]
+CLIPPED = torch.linspace(0.7, 1.0, 13).tolist()  # shares of the widest value that are tried as the widest integer
 
 Read = Callable[[], Tensor]
 """Reads one tensor: mapped from safetensors, or dequantised to fp32 from int8 or GGUF.
@@ -91,7 +105,7 @@ def find_tensors(
 
     def read(name: str) -> Tensor:
         tensor = _dequantised(index, name) if index is not None else tensors[name]
-        tensor = tensor * scales[name] if name in scales else tensor
+        tensor = _scaled(tensor, scales[name]) if name in scales else tensor
         check_finite(files[name], name, tensor)
         return tensor
 
@@ -107,19 +121,40 @@ def _stored(folder: Path, index: Gguf | None = None) -> tuple[dict[str, Tensor],
     for path in weight_files(folder):
         with damage(f"The weight file {shown(path)} is truncated or damaged"):
             tensors |= (part := load_file(path))
-        files |= dict.fromkeys(part, shown(path))
+        files |= dict.fromkeys(_unquantised(part), shown(path))
+    for name in [name for name in tensors if name.endswith(PACKED)]:
+        plain, packed = name.removesuffix(PACKED), tensors.pop(name)
+        if packed.dtype != torch.int32 or tensors.pop(plain + SHAPE, torch.empty(0)).tolist() != [
+            len(packed),
+            8 * packed.shape[-1],
+        ]:
+            raise WeightsError(f"{name} is not stored as 4-bit integers, eight to an int32, with their shape.")
+        tensors[plain] = ((packed[..., None] >> NIBBLES & 15) - 8).flatten(1).to(torch.int8)
     return tensors, files
 
 
+def _unquantised(names: Collection[str]) -> set[str]:
+    """The names of tensors, without those that only say how a 4-bit matrix is stored."""
+    packed = {name.removesuffix(PACKED) for name in names if name.endswith(PACKED)}
+    return {name.removesuffix(PACKED) for name in names} - {name + SHAPE for name in packed}
+
+
 def _scales(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the scales of int8 matrices from ``tensors``; returns them by matrix name. Raises
-    WeightsError if a matrix with a scale is not int8, or its scale is not ``[rows, 1]``."""
+    """Remove the scales of integer matrices from ``tensors``; returns them, ``[rows, groups]``, by matrix name. Raises
+    WeightsError if a matrix with a scale is not int8, or its scale has another shape."""
     scales = {name: tensors.pop(name + SCALE) for name in [*tensors] if name + SCALE in tensors}
     for name, scale in scales.items():
-        if tensors[name].dtype != torch.int8 or scale.shape != (len(tensors[name]), 1) or scale.dtype not in FLOATS:
-            what = f"{name} is not stored as 8-bit integers with a scale per row, contrary to {name}{SCALE}."
+        matrix = tensors[name]
+        fits = matrix.ndim == scale.ndim == 2 and len(scale) == len(matrix) and matrix.shape[1] % scale.shape[1] == 0
+        if matrix.dtype != torch.int8 or not fits or scale.dtype not in FLOATS:
+            what = f"{name} is not stored as integers with a scale per row or group, contrary to {name}{SCALE}."
             raise WeightsError(what, hint="Choose weights in fp32, fp16 or bf16.")
     return scales
+
+
+def _scaled(matrix: Tensor, scale: Tensor) -> Tensor:
+    """Integers ``[rows, columns]`` times the scales ``[rows, groups]`` of their groups."""
+    return (matrix.view(*scale.shape, -1) * scale[..., None]).flatten(1)
 
 
 def _dequantised(index: Gguf, name: str) -> Tensor:
@@ -134,7 +169,7 @@ def dequantised_state(folder: Path) -> dict[str, Tensor] | None:
         return {name: _dequantised(index, name) for name in index.tensors}
     state, _ = _stored(folder)
     scales = _scales(state)
-    return state | {name: state[name] * scale for name, scale in scales.items()} if scales else None
+    return state | {name: _scaled(state[name], scale) for name, scale in scales.items()} if scales else None
 
 
 class StoredRows(nn.Module):
@@ -214,7 +249,7 @@ def tensor_names(folder: Path) -> set[str]:
     for path in weight_files(folder):
         with damage(f"The weight file {shown(path)} is truncated or damaged"), safe_open(path, "pt") as file:
             names.update(file.keys())
-    return names
+    return _unquantised(names)
 
 
 def empty_folder(folder: Path) -> None:
@@ -241,27 +276,53 @@ def write_folder(
     return folder
 
 
-def shrink(folder: Path) -> None:
-    """Quantise the matrices of a folder to int8 in place, symmetrically, with one scale per row.
-    Embeddings, norms and tables are not changed.
+def shrink(folder: Path, bits: int = 8) -> None:
+    """Quantise the matrices of a folder in place, symmetrically: to int8 with one scale per row, or to 4 bits with one
+    for every :data:`GROUP` columns, the scale of the least squared error. Embeddings, norms and tables, and what is
+    quantised already, are not changed.
 
     Raises:
-        WeightsError: a file is missing or damaged.
+        WeightsError: a file is missing or damaged, or the columns of a matrix are no whole groups.
     """
     stored: dict[str, Tensor] = {}
-    for name, tensor in _stored(folder)[0].items():
-        if tensor.ndim != 2 or tensor.dtype not in FLOATS or name.endswith((SCALE, EMBEDDING)):
+    tensors, most = _stored(folder)[0], 2 ** (bits - 1) - 1
+    scales = _scales(tensors)
+    kind, shares = (torch.float32, [1.0]) if bits == 8 else (torch.bfloat16, CLIPPED)
+
+    def rounded(groups: Tensor, scale: Tensor) -> Tensor:
+        return (groups / scale).round().clamp(-most - 1, most)
+
+    for name, tensor in tensors.items():
+        if name in scales:
+            stored |= _quantised(name, tensor, scales[name])
+            continue
+        if tensor.ndim != 2 or tensor.dtype not in FLOATS or name.endswith(EMBEDDING):
             stored[name] = tensor
             continue
-        scale = tensor.float().abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny) / 127
-        stored |= {name: (tensor / scale).round().to(torch.int8), name + SCALE: scale}
+        if bits == 4 and tensor.shape[1] % GROUP:
+            what = f"{name} has {tensor.shape[1]} columns; 4 bits need a multiple of {GROUP}."
+            raise WeightsError(what, hint="Use 8 bits.")
+        groups = tensor.float().view(len(tensor), -1, GROUP if bits == 4 else tensor.shape[1])
+        widest = groups.abs().amax(2, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny) / most
+        tries = torch.stack([(widest * share).to(kind).float() for share in shares])
+        errors = torch.stack([(rounded(groups, one) * one - groups).square().sum(2, keepdim=True) for one in tries])
+        scale = tries.gather(0, errors.argmin(0, keepdim=True))[0]
+        stored |= _quantised(name, rounded(groups, scale).to(torch.int8).flatten(1), scale[..., 0].to(kind))
     stored = {name: tensor.clone() for name, tensor in stored.items()}  # files are deleted
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if any(str(name).endswith("ForCausalLM") for name in config.get("architectures") or ()):
-        written = json.dumps(config | {"quantization_config": EIGHT_BIT}, indent=2)
+    if any(str(name).endswith("ForCausalLM") for name in config.get("architectures") or ()) and not scales:
+        written = json.dumps(config | {"quantization_config": _quantisation(bits)}, indent=2)
         (folder / "config.json").write_text(written + "\n", encoding="utf-8")
     empty_folder(folder)
     save_torch_state_dict(stored, folder, max_shard_size=SHARD_BYTES)
+
+
+def _quantised(name: str, integers: Tensor, scale: Tensor) -> dict[str, Tensor]:
+    """How a matrix of integers ``[rows, columns]`` is stored."""
+    if scale.shape[1] == 1:
+        return {name: integers, name + SCALE: scale}
+    packed = ((integers.int() + 8).view(len(integers), -1, 8) << NIBBLES).sum(-1, dtype=torch.int32)
+    return {name + PACKED: packed, name + SHAPE: torch.tensor(integers.shape), name + SCALE: scale}
 
 
 @contextmanager
