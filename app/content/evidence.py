@@ -50,6 +50,7 @@ def _model(stem: str) -> str:
 MAP, COMPARISONS = "explore/window-map.smollm2-0", ("compare/compare.smollm2", "compare/compare")
 COSTS, TEMPERATURES = "explore/what-it-takes", "explore/temperature"
 DEGREE, SERVED, DRAFTED = 0.7, 16, 4
+CROWDS = 1, 2, 4, 32  # texts served at once, by which lesson 8 compares windows
 """Settings in the questions: the target's temperature, texts served at once, and tokens drafted for each."""
 
 
@@ -181,7 +182,7 @@ def leads(temperature: float, stem: str) -> list[float]:
 
 def _load() -> str:
     gammas = (1, 2, DRAFTED, 8)
-    best = {count: max(gammas, key=lambda gamma: served(count, gamma)) for count in (1, 2, 8)}
+    best = {count: max(gammas, key=lambda gamma: served(count, gamma)) for count in CROWDS}
     fastest = "; ".join(f"for {count}, γ {gamma} ({times(served(count, gamma))})" for count, gamma in best.items())
     return (
         f"Predicted with {_model(COSTS)}: {times(served(SERVED, DRAFTED))} with γ {DRAFTED} for {SERVED} texts, "

@@ -145,12 +145,13 @@ export const FINDINGS = {
         : `the target’s temperature was ${temperature} and the drafter’s ${heat ?? temperature}; ` +
           `of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
     answer: ({ rows }) => {
-      const alike = rows.filter((row) =>
-        row.temperature === row.draft_temperature && Number.isFinite(row.alpha)
-      );
-      return alike.length > 1
-        ? `with both at the same temperature, α is ${
-          alike.map((row) => `${ratio(row.alpha)} at ${row.temperature}`).join(', ')
+      const measured = rows.filter(({ alpha }) => Number.isFinite(alpha));
+      const target = Math.max(...measured.map(({ temperature }) => temperature));
+      const drafted = measured.filter(({ temperature }) => temperature === target);
+      return drafted.length > 1
+        ? `with the target at ${target}, α is ${
+          drafted.map((row) => `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`)
+            .join(', ')
         }.`
         : '';
     },
