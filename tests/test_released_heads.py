@@ -202,7 +202,8 @@ def block_release(
         before = [text[-1], *drafted]
         return torch.stack([chain(w, states[i], said[i], before[i]) for i in range(len(drafted))])
 
-    return Release(spec={"module": "block_diffusion"}, layers=LAYERS, logits=logits, **more)
+    chained = any("markov" in name for name in tensors)
+    return Release(spec={"module": "block_diffusion", "chained": chained}, layers=LAYERS, logits=logits, **more)
 
 
 def zlab(folder: Path, target: PreTrainedModel) -> Release:
@@ -217,15 +218,15 @@ def zlab(folder: Path, target: PreTrainedModel) -> Release:
     return block_release(target, tensors, mask=275, lead=1, reach=lambda i, q, k: i == 4 or q - 6 < k <= q)
 
 
-def zlab_llama(folder: Path, target: PreTrainedModel) -> Release:
+def zlab_llama(folder: Path, target: PreTrainedModel, **own: Any) -> Release:
     """… and for Llama 3.1, in blocks of ten; here with biases, which its config allows."""
     sizes = {"q": HEADS * SIZE, "k": GROUPS * SIZE, "v": GROUPS * SIZE, "o": WIDTH}
     biases = {f"layers.{i}.self_attn.{kind}_proj.bias": (size,) for i in range(2) for kind, size in sizes.items()}
     tensors = block_tensors(2, **biases)
-    special = {"mask_token_id": 276, "target_layer_ids": LAYERS}
+    special = {"mask_token_id": 276, "target_layer_ids": LAYERS, **own}
     values = fields(2, attention_bias=True, num_target_layers=DEPTH, block_size=10, dflash_config=special)
     save(folder, tensors, values)
-    return block_release(target, tensors, mask=276, lead=1)
+    return block_release(target, tensors, mask=276, lead=0 if own else 1)
 
 
 def markov_head(rank: int, words: int = IDS) -> Shapes:
@@ -239,8 +240,8 @@ def copies_of(target: PreTrainedModel) -> Tensors:
     return dict(zip(COPIES, tables, strict=True))
 
 
-def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release:
-    """DeepSpec's DFlash (no rank) and DSpark: every slot predicts; with the target's tables."""
+def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0, lead: int = 0, **own: Any) -> Release:
+    """DeepSpec's DFlash (no rank) and DSpark: every slot predicts; with the target's tables. ``own``: other fields."""
     more = {"confidence_head.proj.weight": (1, WIDTH + rank), "confidence_head.proj.bias": (1,)}
     tensors = block_tensors(2, **({**markov_head(rank), **more} if rank else {}))
     values = fields(
@@ -248,10 +249,10 @@ def deepspec(folder: Path, target: PreTrainedModel, *, rank: int = 0) -> Release
         target_layer_ids=LAYERS, layer_types=["full_attention"] * 2, num_anchors=512,
         enable_confidence_head=bool(rank), block_size=7, confidence_head_with_markov=True,
         markov_rank=rank, markov_head_type="vanilla",
-    )  # fmt: skip
+    ) | own  # fmt: skip
     save(folder, tensors | copies_of(target), values)
     chain = pair_bias if rank else None
-    return block_release(target, tensors, mask=275, lead=0, chain=chain, marginals=not rank)
+    return block_release(target, tensors, mask=275, lead=lead, chain=chain, marginals=not rank)
 
 
 def pair_bias(w: Tensors, state: Tensor, marginal: Tensor, before: int) -> Tensor:
@@ -468,6 +469,10 @@ RELEASES: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[Path, PreTrai
     "DFlash, z-lab, Qwen3": (qwen, zlab),
     "DFlash, z-lab, Llama 3.1": (llama, zlab_llama),
     "DFlash, DeepSpec": (qwen, deepspec),
+    # What is read is the fields: a name, as others give it to these files, and a slot that fills itself in.
+    "DFlash, DeepSpec, renamed": (qwen, partial(deepspec, architectures=["DFlashDraftModel"])),
+    "DSpark, DeepSpec, filled in": (qwen, partial(deepspec, rank=6, lead=1, sample_from_anchor=False)),
+    "DFlash, z-lab, from the anchor": (qwen, partial(zlab_llama, query_zero_predicts_next=True)),
     "DSpark, DeepSpec": (qwen, lambda folder, target: deepspec(folder, target, rank=6)),
     "DSpark, SpecForge": (qwen, specforge),
     "DSpark, speculators": (qwen, speculators),
@@ -623,6 +628,7 @@ CHANGES: list[tuple[str, dict[str, Any], str]] = [  # release, change of config.
     ("DSpark, speculators", {"sample_from_anchor": None}, "it lacks sample_from_anchor"),
     ("DSpark, speculators", {"aux_hidden_state_layer_ids": [0, 3]}, "reads the target's embedding"),
     ("DSpark, speculators", {"transformer_layer_config": fields(2, rope_theta=-1.0)}, "rope_theta"),
+    ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "markov_rank": 6}}, "it lacks sample_from_anchor"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "projector_type": "domino"}}, "'domino'"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "attention_sink_bias": True}}, "has sinks"),
     ("DFlash, z-lab, Qwen3", {"dflash_config": {**ZLAB, "mask_token_id": -1}}, "mask_token_id"),

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import Qwen3Config
 
 from specdiff_core.models.files import read_drafter, tensor_names
-from specdiff_core.models.folders import Id, Size, as_config, described, read_config
+from specdiff_core.models.folders import Id, Size, anchor_predicts, as_config, described, read_config
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
 from specdiff_core.models.network import Attend, DraftModel, Heads, Layer, Reach, Rope, Shape, unbuilt
@@ -38,7 +38,6 @@ class _Special(msgspec.Struct):
     mask_token_id: Id
     target_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
     block_size: Annotated[int, msgspec.Meta(ge=2, le=2**16)] = 16
-    anchor_predicts: bool = False  # slot i predicts token i + 1, from the anchor on
     causal: bool | None = None  # None: only layers with a sliding window are
     use_swa: bool = False
     swa_window_size: Size | None = None
@@ -82,8 +81,10 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
         raise _unknown(f"its Markov head is of the kind {special.markov_head_type!r}, not 'vanilla' or 'gated'")
     if special.conv_kernel_size and config.hidden_size % special.conv_group_size:
         raise _unknown(f"groups of {special.conv_group_size} do not divide a width of {config.hidden_size}")
-    for name, value in msgspec.structs.asdict(special).items():
-        setattr(config, name, value)
+    if (anchor := anchor_predicts(values)) is None:
+        raise _unknown("it lacks sample_from_anchor, and drafters of both kinds exist")
+    for name, value in {**msgspec.structs.asdict(special), "anchor_predicts": anchor}.items():
+        setattr(config, name, value)  # anchor_predicts: slot i predicts token i + 1, from the anchor on
     config.sliding_window = window  # Qwen3Config drops it unless use_sliding_window is set
     config.reaches = [_reach(kind == "sliding_attention", window or FAR, special.causal) for kind in kinds]
     return config
@@ -94,16 +95,14 @@ def _layout(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "speculators_model_type" in values:
         return _speculators(values)
     nested = values.get("dflash_config")
-    if nested is None and "DSpark" in str(values.get("architectures")):  # DeepSpec
-        return values, values | {"anchor_predicts": True}
+    if nested is None:  # DeepSpec
+        return values, values
     fields = as_config(values, _Nested, "config.json").dflash_config
     if (fields.get("projector_type") or "dflash") not in ("dflash", "dspark"):
         raise _unknown(f"its head is of the kind {fields['projector_type']!r}")
     if fields.get("attention_sink_bias") or not values.get("is_neox_style", True):
         raise _unknown("its attention has sinks, or rotates neighbouring numbers")
     fields = fields | {"block_size": values.get("block_size", fields.get("block_size", 16))}
-    if fields.pop("shift_label", False) or fields.get("projector_type") == "dspark":
-        fields["anchor_predicts"] = True
     if (causal := values.get("is_causal", fields.get("causal"))) is not None:
         fields["causal"] = causal
     return values, fields
@@ -114,15 +113,9 @@ def _speculators(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     kind, spec = values["speculators_model_type"], as_config(values, _Speculators, "config.json")
     if kind not in ("dflash", "dflash2", "dspark"):
         raise _unknown(f"its speculators_model_type is {kind!r}")
-    if kind == "dspark" and spec.sample_from_anchor is None:
-        raise _unknown("it lacks sample_from_anchor, and DSpark drafters of both kinds exist")
     if not all(spec.aux_hidden_state_layer_ids):
         raise _unknown("it reads the target's embedding (0 in aux_hidden_state_layer_ids)")
-    fields = {
-        **values,
-        "target_layer_ids": [index - 1 for index in spec.aux_hidden_state_layer_ids],
-        "anchor_predicts": bool(spec.sample_from_anchor),
-    }
+    fields = {**values, "target_layer_ids": [index - 1 for index in spec.aux_hidden_state_layer_ids]}
     both_ways = kind == "dflash2" if spec.sliding_window_non_causal is None else spec.sliding_window_non_causal
     if both_ways:
         fields["causal"] = False
@@ -136,7 +129,6 @@ class _Nested(msgspec.Struct):
 class _Speculators(msgspec.Struct):
     transformer_layer_config: dict[str, Any]
     aux_hidden_state_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
-    sample_from_anchor: bool | None = None
     sliding_window_non_causal: bool | None = None
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -160,6 +160,27 @@ def read_config(folder: Path) -> dict[str, Any]:
         as_config(values.get(part) or {}, _Checked, path)
     as_config(values, _Checked, path)
     return values
+
+
+ANCHOR = ("sample_from_anchor", "query_zero_predicts_next", "shift_label")
+"""Fields that say whether the anchor's slot of a block predicts a token."""
+
+
+def anchor_predicts(values: Mapping[str, Any]) -> bool | None:
+    """Whether slot i of a block drafter predicts token i + 1, by its ``config.json``, in any layout; None: it doesn't
+    say. The architecture's name isn't read: DeepSpec's files of DFlash and of DSpark share one, and so do files whose
+    slots fill themselves in."""
+    nested, kind = values.get("dflash_config"), values.get("speculators_model_type")
+    fields = {**values, **(nested if isinstance(nested, dict) else {})}
+    if (said := next((fields[name] for name in ANCHOR if fields.get(name) is not None), None)) is not None:
+        return bool(said)
+    if kind is not None:
+        return None if kind == "dspark" else False
+    if fields.get("projector_type") == "dspark":  # SpecForge
+        return True
+    if nested is not None:  # z-lab
+        return None if fields.get("markov_rank") else False
+    return True if {"num_anchors", "markov_rank"} & values.keys() else None  # DeepSpec, with a Markov head or without
 
 
 def read_generation(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 import msgspec
 
-from specdiff_core.models.folders import is_local, read_config, resolve, shown
+from specdiff_core.models.folders import anchor_predicts, is_local, read_config, resolve, shown
 from specdiff_core.schema.errors import ConfigError, no_such
 from specdiff_core.schema.fields import ask, fields_of
 from specdiff_core.schema.fields import parse as read
@@ -238,7 +238,8 @@ def _drafter(pair: OwnPair, source: str, context: int) -> DrafterSpec:
         heads = ("markov_width", "markov_rank", "selector_rank")
         chained = any(map(merged.get, heads)) or merged.get("projector_type") == "dspark"
         block = values.get("block_size", merged.get("block_size"))
-        fields = {"window": block - 1 if isinstance(block, int) and block > 1 else None}
+        lead = 0 if anchor_predicts(values) else 1
+        fields = {"window": block - lead if isinstance(block, int) and block > 1 else None}
     label = f"{_called(source)} (your own)"
     fields |= {"label": label, "source": source, "revision": pair.drafter_revision, "about": ""}
     return dataclasses.replace(DRAFTER_KINDS["block_markov"] if chained else KINDS[kind], **fields)
