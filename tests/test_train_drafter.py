@@ -145,7 +145,7 @@ def test_a_block_drafter_learns_and_loads(home: Path, made: Path, tmp_path: Path
     expected = ("Block drafter for target", "it has 269 of 270 words", "| odd |", "| even |", "not tried in a serving")
     for words in expected:
         assert words in card
-    assert str(home) not in card and "--markov 0" in card and "train drafter --target target" in card
+    assert str(home) not in card and "train export" in card and "train drafter --target target" in card
     spec = register_pair(parse({"target": str(home / "target"), "drafter": str(made)}).name).drafters[0]
     assert (spec.name, spec.chained, spec.window) == ("block_markov", True, 8)
 
@@ -161,8 +161,10 @@ def test_the_rate_rises_stays_and_falls(made: Path) -> None:
 
 def test_the_files_are_those_of_the_layout(home: Path, made: Path, tmp_path: Path) -> None:
     config, stored = json.loads((made / "config.json").read_text()), load_file(made / "model.safetensors")
-    assert config["speculators_model_type"] == "dflash" and config["aux_hidden_state_layer_ids"] == [1]
-    assert config["block_size"] == 9 and config["draft_vocab_size"] == 269 and config["markov_width"] == 16
+    assert config["speculators_model_type"] == "dspark" and config["aux_hidden_state_layer_ids"] == [1]
+    assert config["block_size"] == 9 and config["draft_vocab_size"] == 269 and config["markov_rank"] == 16
+    shapes = {name: tuple(stored[f"markov_head.markov_{name}.weight"].shape) for name in ("w1", "w2")}
+    assert shapes == {"w1": (270, 16), "w2": (269, 16)} and config["markov_head_type"] == "vanilla"
     assert config["speculators_config"]["proposal_methods"][0]["speculative_tokens"] == 8
     assert stored["d2t"].dtype == torch.int64 and stored["t2d"].dtype == torch.bool
     ids = torch.arange(269) + stored["d2t"]
@@ -195,7 +197,32 @@ def built(home: Path, drafter: Path, *, chained: bool) -> Any:
 def test_one_folder_serves_a_plain_and_a_chained_drafter(home: Path, made: Path) -> None:
     assert built(home, made, chained=True).successors is not None
     plain = built(home, made, chained=False)
-    assert plain.successors is None and plain.network.markov is None
+    assert plain.successors is None and plain.network.markov_head is None
+
+
+def test_a_head_alone_is_trained_on_a_drafter_without_one(
+    home: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its other weights, words and layers stay, and the plain drafts with them; a run goes on as it began."""
+    base, out = tmp_path / "base", tmp_path / "headed"
+    assert train(home, base, *NOTHING, *given(made), "--markov", "0", "--words", "200", "--block", "6") == 0
+    words = ["--start", str(base), "--only", "head", "--answering", "0", *given(made)]
+    assert train(home, out, "--hours", "0.0003", "--finish", "0", "--rate", "3", *words) == 0
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, out))
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    heads = sorted(after.keys() - before.keys())
+    assert heads == ["markov_head.markov_w1.weight", "markov_head.markov_w2.weight"] and bool(after[heads[1]].any())
+    losses = [step["loss"] for step in events(out, "step")]
+    assert losses[-1] < losses[0] - 0.5 and tau(out) > tau(base)
+    files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(out)]
+    assert (
+        cli.main(["train", "drafter", *files, *given(made), "--resume", "--hours", "0.0004"]) == 0
+        and raced(home, out) > 0
+    )
+    for flags, said in ((["--markov", "0"], "there is none"), (["--kind", "eagle"], "there is none")):
+        assert train(home, tmp_path / "no", *NOTHING, "--only", "head", *flags) == 2
+        assert said in capsys.readouterr().err
+    assert train(home, tmp_path / "no", *NOTHING, "--start", str(home / "target")) == 2
 
 
 def test_states_that_are_not_stored_are_computed_again(
@@ -357,9 +384,9 @@ def test_a_slot_is_compared_with_what_the_target_says_there(
     greedy = [row for row in answers.rows if row.temperature == 0][:4]
     learner, batch, whole = one._begin(answers, None), answers.batch(greedy), losses.top_loss
 
-    def watched(hidden: Tensor, table: Tensor, labels: Tensor, ids: Tensor, *rest: Any, tv: float) -> Any:
+    def watched(hidden: Tensor, table: Tensor, labels: Tensor, ids: Tensor, *rest: Any, tv: float, **more: Any) -> Any:
         seen.append((labels, ids[:, 0], tv))
-        return whole(hidden, table, labels, ids, *rest, tv=tv)
+        return whole(hidden, table, labels, ids, *rest, tv=tv, **more)
 
     monkeypatch.setattr(losses, "top_loss", watched)
     for finishing in (False, True):

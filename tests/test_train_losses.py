@@ -27,11 +27,11 @@ def agree(
     function: Callable[[Tensor], Tensor], direct: Callable[[Tensor], Tensor], student: Tensor, tolerance: float
 ) -> None:
     """Values and gradients of a weighted sum."""
-    weights = torch.linspace(0.1, 1.0, len(student), dtype=torch.float64)
     found = []
     for each, inputs in ((function, student.float()), (direct, student)):
         leaf = inputs.clone().requires_grad_()
         values = each(leaf).double()
+        weights = torch.linspace(0.1, 1.0, len(values), dtype=torch.float64)
         (slope,) = torch.autograd.grad((values * weights).sum(), leaf)
         found.append((values.detach(), slope.double()))
     for a, b in zip(*found, strict=True):
@@ -47,8 +47,8 @@ def test_top_loss_is_half_the_text_and_half_the_target(states: tuple[Tensor, Ten
     labels = torch.tensor([3, -1, 5, -1, 0, 19, 2])
     ids[2], ids[3], ids[4, ::2], p[6] = -1, -1, -1, 0
 
-    def direct(hidden: Tensor) -> Tensor:
-        q, rows = (hidden @ table.T).softmax(-1), []
+    def direct(hidden: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+        q, rows = (hidden @ table.T + bias).softmax(-1), []
         for i, label in enumerate(labels.tolist()):
             inside = [(int(word), float(prob)) for word, prob in zip(ids[i], p[i], strict=True) if word >= 0 and prob]
             mass = sum(prob for _, prob in inside)
@@ -60,6 +60,23 @@ def test_top_loss_is_half_the_text_and_half_the_target(states: tuple[Tensor, Ten
         return torch.stack(rows)
 
     agree(lambda h: losses.top_loss(h, table.float(), labels, ids, p, tv=tv, rows=3)[0], direct, student, 1e-5)
+    before, after = (torch.randn(n, 3, generator=torch.Generator().manual_seed(n)).double() for n in (7, len(table)))
+    agree(
+        lambda b: losses.top_loss(
+            student.float(), table.float(), labels, ids, p, tv=tv, pairs=(b, after.float()), rows=3
+        )[0],
+        lambda b: direct(student, b @ after.T),
+        before,
+        1e-5,
+    )
+    agree(
+        lambda a: losses.top_loss(
+            student.float(), table.float(), labels, ids, p, tv=tv, pairs=(before.float(), a), rows=3
+        )[0],
+        lambda a: direct(student, before @ a.T),
+        after,
+        1e-5,
+    )
     _, logs = losses.top_loss(student.float().requires_grad_(), table.float(), labels, ids, p)
     wanted = (student @ table.T).log_softmax(-1)[torch.arange(7), labels].masked_fill(labels < 0, -torch.inf).float()
     torch.testing.assert_close(logs, wanted)

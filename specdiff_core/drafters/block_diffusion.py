@@ -167,7 +167,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     """
     network = from_folder(resolve(spec.source, spec.revision), placement.dtype).to(placement.device).prepare()
     if not spec.chained:  # one folder may serve two drafters, with and without its Markov head
-        network.markov = None
+        network.markov = network.markov_head = network.confidence_head = None
     vocab = vocabulary(target)
     if wrong := _misfit(network, vocab, target.config, spec):
         raise made_for_another(spec, pair, wrong)

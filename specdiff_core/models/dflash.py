@@ -7,7 +7,7 @@ of these at the top level; and that of vLLM's speculators. Embedding and head ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +27,8 @@ from specdiff_core.schema.errors import WeightsError
 
 COPIES = ("embed_tokens.weight", "lm_head.weight")
 """The target's tables in the files of some drafters; only compared with the target's own."""
+PAIR_ROWS = "markov_head.markov_w2.weight"
+"""In files it has a row for each of the drafter's words, in the network one for each of the target's."""
 CONFIDENCE = ("confidence_head.proj.weight", "confidence_head.proj.bias")
 """Missing in some releases although their config.json has them."""
 FAR = 2**30
@@ -120,6 +122,53 @@ def _speculators(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     if both_ways:
         fields["causal"] = False
     return spec.transformer_layer_config, fields
+
+
+def speculators_config(
+    network: Mapping[str, Any],
+    *,
+    verifier: str,
+    architectures: Sequence[str],
+    taps: Sequence[int],
+    block: int,
+    words: int,
+    mask: int,
+    rank: int = 0,
+    anchor: bool = False,
+) -> dict[str, Any]:
+    """The ``config.json`` of a block drafter in the layout of vLLM's speculators: every field of its
+    ``DFlashSpeculatorConfig``, or of its ``DSparkSpeculatorConfig`` where there is a Markov head.
+
+    Args:
+        network: Qwen3's fields.
+        verifier: what the target is called, a repository or a folder; ``architectures``: its classes.
+        taps: layers of the target that it reads; 0 is the first.
+        block: tokens of a draft.
+        words: how many of the target's it has.
+        mask: the id of a mask.
+        rank: of its Markov head, the vanilla one; 0: none.
+        anchor: whether the anchor's slot predicts, too.
+    """
+    kind = "dspark" if rank else "dflash"
+    return {
+        "architectures": ["DSparkSpeculator" if rank else "DFlashSpeculator"],
+        "speculators_model_type": kind,
+        "speculators_config": {
+            "algorithm": kind,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": block}],
+            "verifier": {"name_or_path": verifier, "architectures": [*architectures]},
+        },
+        "transformer_layer_config": {"model_type": "qwen3", **network},
+        "aux_hidden_state_layer_ids": [layer + 1 for layer in taps],  # layer 0: the embedding
+        "block_size": block if anchor else block + 1,
+        "draft_vocab_size": words,
+        "mask_token_id": mask,
+        "sample_from_anchor": anchor,
+        "dtype": "bfloat16",
+        **({"markov_rank": rank, "markov_head_type": "vanilla"} if rank else {}),
+        **({"enable_confidence_head": False, "confidence_head_with_markov": False} if rank else {}),
+    }
 
 
 class _Nested(msgspec.Struct):
@@ -234,6 +283,8 @@ class DFlashDraftModel(DraftModel):
                 nn.init.normal_(parameter, std=self.config.initializer_range, generator=generator)
         if self.markov is not None:
             self.markov.initialize(generator, std=self.config.initializer_range)
+        if self.markov_head is not None:  # at first it adds nothing
+            nn.init.zeros_(self.markov_head.markov_w2.weight)
 
     @property
     def lead(self) -> int:
@@ -284,17 +335,17 @@ def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraft
         model = DFlashDraftModel(values)
     config, vocab_size = model.config, int(model.config.vocab_size)
     draft_vocab = config.draft_vocab_size or vocab_size
-    table, rows = torch.empty(vocab_size, config.hidden_size, device="meta"), "markov_head.markov_w2.weight"
+    table = torch.empty(vocab_size, config.hidden_size, device="meta")
     expected = model.state_dict() | dict(zip(COPIES, (table, table[:draft_vocab]), strict=True))
     if model.markov_head is not None:
-        expected[rows] = expected[rows][:draft_vocab]
+        expected[PAIR_ROWS] = expected[PAIR_ROWS][:draft_vocab]
     if not tensor_names(folder) & {*CONFIDENCE}:
         model.confidence_head = None
     optional = (*COPIES, *(CONFIDENCE if model.confidence_head is None else ()))
     stored, model.draft_ids = read_drafter(folder, expected, draft_vocab, vocab_size, optional)
     model.copies = {name: stored.pop(name) for name in COPIES if name in stored}
-    if model.draft_ids is not None and rows in stored:
-        full = stored[rows].new_zeros(vocab_size, config.markov_rank)
-        stored[rows] = full.index_copy(0, model.draft_ids, stored[rows])
+    if model.draft_ids is not None and PAIR_ROWS in stored:
+        full = stored[PAIR_ROWS].new_zeros(vocab_size, config.markov_rank)
+        stored[PAIR_ROWS] = full.index_copy(0, model.draft_ids, stored[PAIR_ROWS])
     model.load_state_dict(stored, assign=True)
     return model.to(dtype).eval().requires_grad_(False)

@@ -24,8 +24,9 @@ from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
 from specdiff_core.models.causal import read_layers
+from specdiff_core.models.dflash import DFlashDraftModel, from_folder, read_released
 from specdiff_core.models.files import empty_folder
-from specdiff_core.models.folders import is_local, resolve, shown
+from specdiff_core.models.folders import is_local, read_config, resolve, shown
 from specdiff_core.models.network import CausalLM, vocabulary
 from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.provenance import command, provenance
@@ -104,6 +105,7 @@ class DrafterTraining:
         stopped: Callable[[], bool] = lambda: False,
         argv: Sequence[str] = (),
     ) -> None:
+        settings = begun(settings) if settings.start else settings
         self.engine, self.target, self.settings, self.out, self.stopped = engine, engine.target, settings, out, stopped
         self.run, self.folder, self.argv = out / "run", answers or out / "run" / "answers", argv
         self.device = engine.pair.placement.device
@@ -138,6 +140,9 @@ class DrafterTraining:
             taps = " ".join(map(str, self.taps))
             what = f"--taps {taps} must be different layers of the target, 0 to {depth - 1}."
             raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
+        if settings.only == "head" and not (settings.kind == "block" and settings.markov):
+            what = "--only head trains a block drafter's Markov head, and there is none."
+            raise ConfigError(what, field="only", hint="Give --markov a rank, or leave --only out.")
         if max(settings.cut, default=0) >= depth:
             what = f"--cut {' '.join(map(str, settings.cut))} must be layers of the target, 0 to {depth - 1}."
             raise ConfigError(what, field="cut", hint="Choose among those, or leave it out for new ones.")
@@ -246,9 +251,16 @@ class DrafterTraining:
         """A new drafter, or one of the shape of a checkpoint's."""
         settings, model, table = self.settings, self.target.model, vocabulary(self.target.model)
         mask = choose_mask(self.engine, self.prompts)
+        start = from_folder(Path(settings.start)) if settings.start and state is None else None
+        if start is not None:
+            mask = int(start.config.mask_token_id)
         texts, prompts = (answers.text(row) for row in answers.rows), (prompt.tokens for prompt in self.prompts)
         size, count = self.target.vocab_size, settings.words
-        ids = state["words"] if state else frequent_words(texts, prompts, vocabulary=size, count=count, never=mask)
+        ids = state["words"] if state else frequent_words(texts, prompts, vocabulary=size, count=size, never=mask)
+        if start is not None and start.draft_ids is not None:
+            own = {*start.draft_ids.tolist()}
+            ids = [token for token in ids if token in own]
+        ids = ids[:count]
         shared: Any = (table, DraftVocab.of(ids, table), self.read, settings)
         if settings.kind == "eagle":
             return EagleLearner(new_eagle(model.config, seed=settings.seed).to(self.device), *shared)
@@ -260,8 +272,13 @@ class DrafterTraining:
             network = new_masked(state["released"] if state else fresh, cut, seed=settings.seed)
             return MaskedLearner(network.to(self.device), *shared)
         fresh = block_config(model.config, name, settings, taps=self.taps, mask=mask, words=len(ids))
-        released = state["released"] if state else fresh
-        return BlockLearner(new_block(released, seed=settings.seed).to(self.device), *shared)
+        block = new_block(state["released"] if state else fresh, seed=settings.seed)
+        if start is not None:
+            take_weights(block, start)
+        if settings.only == "head":
+            for name, parameter in block.named_parameters():
+                parameter.requires_grad_(name.startswith("markov_head."))
+        return BlockLearner(block.to(self.device), *shared)
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
         """Answers in random order, each once before any comes again; new ones join a pass later."""
@@ -348,6 +365,36 @@ class DrafterTraining:
             scores=last_scores(self.run, SCORE),
             score_name=f"Greedy tokens per round, γ = {settings.block}, on {len(self.held_out)} held-out prompts",
         )
+
+
+def begun(settings: DrafterSettings) -> DrafterSettings:
+    """``settings`` with the shape of the drafter in ``settings.start``.
+
+    Raises:
+        ConfigError: it is no block drafter whose anchor predicts nothing.
+        WeightsError: its config.json is missing or damaged.
+    """
+    values = read_config(Path(settings.start))
+    config = read_released(values)
+    if settings.kind != "block" or config.anchor_predicts:
+        hint = "Begin with one that `train drafter` made."
+        raise ConfigError(f"--start {shown(settings.start)} is no such block drafter.", field="start", hint=hint)
+    shape = {"block": config.block_size - 1, "layers": config.num_hidden_layers, "taps": tuple(config.target_layer_ids)}
+    return msgspec.structs.replace(settings, **shape, words=config.draft_vocab_size or config.vocab_size)
+
+
+def take_weights(model: DFlashDraftModel, start: DFlashDraftModel) -> None:
+    """Begin ``model`` with the weights of ``start``; a Markov head of another kind or rank stays new.
+
+    Raises:
+        ConfigError: ``start`` was made for another target.
+    """
+    own, theirs = model.state_dict(), start.state_dict()
+    fitting = {name: theirs[name] for name in own if name in theirs and theirs[name].shape == own[name].shape}
+    if missing := [name for name in own if name not in fitting and not name.startswith("markov_head.")]:
+        what = f"The drafter in --start doesn't fit this target: {missing[0]} has another shape."
+        raise ConfigError(what, field="start", hint="Name the target that it was trained for.")
+    model.load_state_dict(fitting, strict=False)
 
 
 def decode_greedily(

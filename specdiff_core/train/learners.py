@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
-from specdiff_core.models.dflash import DFlashDraftModel
+from specdiff_core.models.dflash import PAIR_ROWS, DFlashDraftModel, speculators_config
 from specdiff_core.models.eagle import EagleHead, save_eagle
 from specdiff_core.models.files import write_folder
 from specdiff_core.models.folders import is_gguf
@@ -170,6 +170,7 @@ class BlockLearner(Learner):
             words.inverse[batch.top_ids[before]],
             batch.top_logs[before].float().exp(),
             tv=tv,
+            pairs=self._pairs(blocks.text[..., :-1][where], words, generator),
         )
         known = blocks.known[..., 1:]
         probs = torch.ones(known.shape, device=self.device).index_put(where, logs.exp())
@@ -180,6 +181,14 @@ class BlockLearner(Learner):
         self, blocks: Blocks, batch: Batch, generator: torch.Generator
     ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
         return draft_states(self.model, blocks, batch.features.flatten(2), self._embed, generator, alone=ALONE)
+
+    def _pairs(self, before: Tensor, words: DraftVocab, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
+        """The two factors of a Markov head's bias behind the tokens ``before [n]``, for ``words``; None without one.
+        A share of the slots, :data:`ALONE`, has none."""
+        if (head := getattr(self.model, "markov_head", None)) is None:
+            return None
+        chained = torch.rand(len(before), 1, generator=generator).to(before.device) >= ALONE
+        return head.markov_w1(before) * chained, head.markov_w2.weight[words.ids]
 
     @torch.no_grad()
     def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
@@ -196,6 +205,8 @@ class BlockLearner(Learner):
         """In the layout of vLLM's speculators."""
         known, tensors = (self.words.inverse >= 0).cpu(), dict(self.model.state_dict())
         ids = known.nonzero()[:, 0]
+        if self.model.markov_head is not None:
+            tensors[PAIR_ROWS] = tensors[PAIR_ROWS][ids.to(tensors[PAIR_ROWS].device)]
         if self.settings.tables:
             rows = self.words.rows[self.words.ids.argsort()]
             tensors |= {"embed_tokens.weight": self.embedding, "lm_head.weight": rows}
@@ -205,20 +216,16 @@ class BlockLearner(Learner):
     @property
     def about(self) -> str:
         layers, count, total = ", ".join(map(str, self.layers)), len(self.words.ids), len(self.words.inverse)
-        markov = vllm = ""
+        kind, markov = "DFlash", ""
         if self.settings.markov:
-            markov = " With its Markov head a token depends on the one before it."
-            vllm = (
-                " `markov.*` and `markov_width` are SpecDiff Lab's own. vLLM refuses tensors that "
-                "it does not know: train with `--markov 0` for it."
-            )
+            kind, markov = "DSpark", " With its Markov head a token depends on the one before it."
         return (
             f"A block-diffusion drafter (DFlash, arXiv 2602.06036) of {self.settings.block} tokens "
             f"at a time. It reads layers {layers} of the target (0 is the first) and uses the "
             f"target's embedding and output head, of which it has {count:,} of {total:,} "
-            f"words.{markov}\n\nLayout: `DFlashSpeculator` of vLLM's speculators, whose classes "
-            f"(commit {SPECULATORS}) read such a config.json, have the same names and shapes, and "
-            f"compute the same hidden states. {self._checked}{vllm}"
+            f"words.{markov}\n\nLayout: `{kind}Speculator` of vLLM's speculators, whose DFlash "
+            f"classes (commit {SPECULATORS}) have the same names and shapes and compute the same "
+            f"hidden states. {self._checked} For other engines: `train export`."
         )
 
 
@@ -487,33 +494,18 @@ def sizes_of(target: Any) -> dict[str, Any]:
 def block_config(
     target: Any, name: str, settings: DrafterSettings, *, taps: Sequence[int], mask: int, words: int
 ) -> dict[str, Any]:
-    """The ``config.json`` of a new block drafter in the layout of vLLM's speculators, whose
-    ``DFlashSpeculatorConfig`` has these fields; ``markov_width`` is this lab's own.
+    """The ``config.json`` of a new block drafter in the layout of vLLM's speculators.
 
     Args:
         target: its config.
         name: what it is called: a repository, or a folder.
         words: how many the drafter has.
     """
-    return {
-        "architectures": ["DFlashSpeculator"],
-        "speculators_model_type": "dflash",
-        "speculators_config": {
-            "algorithm": "dflash",
-            "default_proposal_method": "greedy",
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": settings.block}],
-            "verifier": {"name_or_path": name, "architectures": list(getattr(target, "architectures", None) or [])},
-        },
-        "transformer_layer_config": {"model_type": "qwen3", "num_hidden_layers": settings.layers, **sizes_of(target)},
-        "aux_hidden_state_layer_ids": [layer + 1 for layer in taps],  # layer 0: the embedding
-        "block_size": settings.block + 1,
-        "draft_vocab_size": words,
-        "mask_token_id": mask,
-        "sample_from_anchor": False,
-        "dtype": "bfloat16",
-        **({"markov_width": settings.markov} if settings.markov else {}),
-        **({"trained_for": Path(name).name} if is_gguf(name) else {}),  # which precision
-    }
+    network = {"num_hidden_layers": settings.layers, **sizes_of(target)}
+    facts: Any = {"verifier": name, "architectures": getattr(target, "architectures", None) or ()}
+    facts |= {"taps": taps, "block": settings.block, "words": words, "mask": mask, "rank": settings.markov}
+    precision = {"trained_for": Path(name).name} if is_gguf(name) else {}
+    return speculators_config(network, **facts) | precision
 
 
 def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:

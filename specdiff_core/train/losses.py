@@ -37,7 +37,15 @@ ROWS = {"cpu": 768, "cuda": 8192}
 
 
 def top_loss(
-    hidden: Tensor, table: Tensor, labels: Tensor, ids: Tensor, probs: Tensor, *, tv: float = 0.0, rows: int = 0
+    hidden: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    ids: Tensor,
+    probs: Tensor,
+    *,
+    tv: float = 0.0,
+    pairs: tuple[Tensor, Tensor] | None = None,
+    rows: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """(1 − tv)·CE + tv·TV against the target's most probable words, and the text's own.
 
@@ -51,16 +59,25 @@ def top_loss(
         labels: ``[n]`` rows of E: the text's own words; −1: a word that the drafter doesn't have.
         ids: ``[n, K]`` the same of the target's most probable words.
         probs: ``[n, K]`` p of those, which may sum to less than 1.
+        pairs: a Markov head's ``b [n, r]`` of the tokens before and ``A [d, r]`` of the drafter's words: q is then
+            the softmax of h·E + b·A.
 
     Returns:
-        ``[n]`` values, with a gradient to ``hidden`` only, and ``[n]`` log q of the labels without
+        ``[n]`` values, with a gradient to ``hidden`` and ``pairs`` only, and ``[n]`` log q of the labels without
         one (−∞ where the label is −1); computed in chunks of ``rows``, or of :data:`ROWS`.
     """
     parts, logs, rows = [], [], rows or ROWS[hidden.device.type]
+    before, after = pairs or (hidden[:, :0], table[:, :0])
+    befores = torch.split(before, rows)  # with their gradient
     with torch.no_grad():
         chunks = (torch.split(tensor, rows) for tensor in (hidden.to(table.dtype), labels, ids, probs.float()))
-        for low, label, top, p in zip(*chunks, strict=True):
-            log_q = torch.log_softmax((low @ table.T).float(), -1)
+        for pair, low, label, top, p in zip(befores, *chunks, strict=True):
+            logits = (low @ table.T).float()
+            if pairs is not None:
+                with torch.enable_grad():
+                    added = pair @ after.T
+                logits += added
+            log_q = torch.log_softmax(logits, -1)
             has, label = (label >= 0)[:, None], label.clamp_min(0)[:, None]
             p, top = p * (top >= 0), top.clamp_min(0)
             mass = p.sum(-1, keepdim=True)
@@ -76,9 +93,17 @@ def top_loss(
             total = (1 - tv) * (soft.sum(-1, keepdim=True) + hard) + short.sum(-1, keepdim=True)
             slope = log_q.exp_().mul_(total).scatter_add_(-1, top, -(1 - tv) * soft - short)
             slope.scatter_add_(-1, label, -(1 - tv) * hard)
-            value = (1 - tv) * entropy + tv * variation
-            parts.append((value[:, 0], (slope.to(table.dtype) @ table).float()))
+            value = ((1 - tv) * entropy + tv * variation)[:, 0]
+            if pairs is not None:
+                with torch.enable_grad():
+                    value = value + _sloped(added, slope)
+            parts.append((value, (slope.to(table.dtype) @ table).float()))
             logs.append(log_label.masked_fill(~has, -torch.inf)[:, 0])
     values, slopes = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    # What is added is 0, and its gradient is the slope, so no [n, V] is kept for the way back.
-    return values + ((hidden - hidden.detach()) * slopes).sum(-1), torch.cat(logs)
+    # Without a Markov head no [n, d] is kept for the way back.
+    return values + _sloped(hidden, slopes), torch.cat(logs)
+
+
+def _sloped(values: Tensor, slopes: Tensor) -> Tensor:
+    """``[n]`` zeros whose gradient with respect to ``values [n, W]`` is ``slopes``."""
+    return ((values - values.detach()) * slopes).sum(-1)

@@ -39,7 +39,11 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
         ask("", "how slots weigh: as in D-PACE, or as in streak-distillation (SpecDiff-2)"),
     ] = "none"
     words: Annotated[int, ask("", "a block drafter's vocabulary, the target's commonest tokens", 64, 2**24)] = 16_384
-    markov: Annotated[int, ask("", "width of a block drafter's Markov head; 0 for none", 0, 4096)] = 128
+    markov: Annotated[int, ask("", "rank of a block drafter's Markov head (DSpark's); 0 for none", 0, 4096)] = 128
+    start: Annotated[
+        str, ask("", "folder of a block drafter to begin with, which sets --block, --layers, --taps and --words")
+    ] = ""
+    only: Annotated[Literal["all", "head"], ask("", "what learns: all weights, or only a Markov head's")] = "all"
     new_tokens: Annotated[int, ask("", "tokens of an answer, at most", 8, 2**20)] = 200
     longest: Annotated[int, ask("", "tokens of a prompt; longer ones are left out", 1, 2**20)] = 192
     temperatures: Annotated[
@@ -54,7 +58,7 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[int, ask("", "seed of everything that is drawn", 0, 2**31 - 1)] = 0
 
 
-SHAPE = ("kind", "block", "layers", "taps", "cut", "words", "markov")
+SHAPE = ("kind", "block", "layers", "taps", "cut", "words", "markov", "only")
 """Settings that a drafter keeps once it has weights."""
 
 

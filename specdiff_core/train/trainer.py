@@ -32,10 +32,8 @@ def build_optimizers(model: nn.Module, rate: float) -> list[torch.optim.Optimize
         if parameter.requires_grad:
             outer = "embed" in name or "head" in name or "output_layer" in name
             (others if outer or parameter.ndim != 2 else matrices).append(parameter)
-    return [
-        Muon(matrices, lr=MATRIX_LR * rate),
-        torch.optim.AdamW(others, lr=OTHER_LR * rate, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
+    muon = [Muon(matrices, lr=MATRIX_LR * rate)] if matrices else []
+    return [*muon, torch.optim.AdamW(others, lr=OTHER_LR * rate, betas=(0.9, 0.95), weight_decay=0.0)]
 
 
 class Trainer:
