@@ -2,11 +2,13 @@
 
 This lab measures when each piece of text arrives, on this machine's clock, network included. A
 server's report of its own speculation is stored separately, as
-:class:`~specdiff_core.schema.events.Quoted`; if it reports every verification step, the text is
+:class:`~specdiff_core.schema.events.Quoted`: what it says about the request, and the difference
+between its ``/metrics`` before and after it. If it reports every verification step, the text is
 committed round by round. The server's distribution is not checked.
 
 Sources of the wire formats: vLLM's docs/features/speculative_decoding/acceptance_metrics.md (pull
-request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.md of llama.cpp."""
+request 48915), SGLang's pull requests 33518 and 34814, and tools/server/README.md of llama.cpp
+(its ``/metrics``: pull request 26389)."""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ import datetime
 import hashlib
 import os
 import platform
+import re
 import socket
 import threading
 import time
@@ -45,6 +48,7 @@ class Server(NamedTuple):
     all_tokens: int = 0  # its top-k that keeps all tokens
     path: str = "/v1/completions"
     limit: str = "max_tokens"
+    counts: bool = False  # whether its /metrics count drafts
 
 
 _BOTH = ("top_k", "ignore_eos")
@@ -54,9 +58,11 @@ _SGLANG = {**_VLLM, "return_spec_tokens_details": True}
 _LLAMA = {"min_p": 0.0, "repeat_penalty": 1.0}
 _OPENAI = Server("server")
 SERVERS = {
-    "vllm": Server("vLLM", _VLLM, _BOTH, -1),
+    "vllm": Server("vLLM", _VLLM, _BOTH, -1, counts=True),
     "sglang": Server("SGLang", _SGLANG, _BOTH, -1),
-    "llamacpp": Server("llama.cpp", {**_LLAMA, "cache_prompt": False}, _BOTH, 0, "/completion", "n_predict"),
+    "llamacpp": Server(
+        "llama.cpp", {**_LLAMA, "cache_prompt": False}, _BOTH, 0, "/completion", "n_predict", counts=True
+    ),
     "me": Server("llama-cpp-python", _LLAMA, ("top_k",)),
 }
 """By ``owned_by`` of a server's models. Other servers get plain OpenAI requests."""
@@ -69,6 +75,7 @@ RUN_SECONDS = 1800.0
 FIRST_SECONDS, NEXT_SECONDS, LAST_SECONDS = 300.0, 60.0, 5.0  # to the first and to each next text; after the end
 RUN_BYTES = 32_000_000
 LINE_BYTES = 1_000_000  # of a line, or of an answer without a stream
+METRICS_BYTES, METRICS_SECONDS = 8_000_000, 5.0
 
 _TIMEOUT = httpx.Timeout(10.0, read=300.0)
 _HTTP = "an address such as http://127.0.0.1:8000"
@@ -179,6 +186,65 @@ class _Chunk(msgspec.Struct):
         return None
 
 
+class Counts(NamedTuple):
+    """What a server counted, since it started or during a run."""
+
+    drafts: int = 0  # rounds that drafted
+    drafted: int = 0  # tokens
+    accepted: int = 0
+    tokens: int = 0  # written, of all requests
+    positions: tuple[int, ...] = ()  # accepted tokens by their position in a draft
+
+    @classmethod
+    def read(cls, metrics: str) -> Counts | None:
+        """Of the text of ``/metrics`` of vLLM or llama.cpp; None if they don't count drafts. Engines and models of one
+        server are added up."""
+        sums, positions = dict[str, int](), dict[int, int]()
+        for name, labels, value in _SAMPLE.findall(metrics):
+            if field := _COUNTERS.get(name):
+                sums[field] = sums.get(field, 0) + int(float(value))
+            elif name == _BY_POSITION and (found := _POSITION.search(labels)):
+                place = int(found[1])
+                positions[place] = positions.get(place, 0) + int(float(value))
+        if not {"drafts", "drafted", "accepted", "tokens"} <= sums.keys():
+            return None
+        return cls(**sums, positions=tuple(positions.get(place, 0) for place in range(max(positions, default=-1) + 1)))
+
+    def since(self, before: Counts) -> Counts:
+        """The difference."""
+        first = (*before.positions, *[0] * (len(self.positions) - len(before.positions)))
+        positions = tuple(now - then for now, then in zip(self.positions, first, strict=False))
+        drafts, drafted, accepted, tokens = (now - then for now, then in zip(self[:4], before[:4], strict=True))
+        return Counts(drafts, drafted, accepted, tokens, positions)
+
+    def quoted(self, tokens: int, said: Quoted | None) -> Quoted | None:
+        """``said`` by the server about a run of ``tokens``, completed by what it counted meanwhile. Unchanged if it
+        drafted nothing, or if another request was served, too: its drafts are counted with those of the run."""
+        ours = self.tokens == tokens >= self.drafts > 0 and 0 <= self.accepted <= self.drafted <= 10**6
+        ours = ours and min(self.positions, default=0) >= 0 and sum(self.positions) in (0, self.accepted)
+        if not ours or (said and said.accepted not in (None, self.accepted)):
+            return said
+        passes = tokens - 1 - self.accepted  # each adds a token; the first one is prefill's
+        counted = {"drafts": self.drafts, "by_position": self.positions, "drafted": self.drafted}
+        counted |= {"accepted": self.accepted, "steps": (said and said.steps) or (passes if passes > 0 else None)}
+        return msgspec.structs.replace(said or Quoted(), **counted)
+
+
+_SAMPLE = re.compile(
+    r"^(?:vllm|llamacpp):(\w{1,80})_total(?:\{(.*)\})? (\d{1,15}(?:\.\d+)?(?:e\+\d\d?)?)$", re.MULTILINE
+)
+_POSITION = re.compile(r'\bposition="(\d\d?)"')
+_BY_POSITION = "spec_decode_num_accepted_tokens_per_pos"
+_COUNTERS = {
+    "spec_decode_num_drafts": "drafts",
+    "spec_decode_num_draft_tokens": "drafted",
+    "spec_decode_num_accepted_tokens": "accepted",
+    "generation_tokens": "tokens",  # vLLM
+    "tokens_predicted": "tokens",  # llama.cpp
+}
+"""Counters of ``/metrics``, without prefix and ``_total`` -> fields of :class:`Counts`."""
+
+
 class _Model(msgspec.Struct):
     id: str
     owned_by: str = ""
@@ -255,6 +321,7 @@ class Attached:
         accepted: list[int] = []
         text = pending = reason = ""
         quoted: Quoted | None = None
+        before = self.counts()
         at, began = 0.0, time.perf_counter()
         try:
             with contextlib.closing(self._stream(request)) as stream:
@@ -290,6 +357,8 @@ class Attached:
         chunks = _rounds(chunks, ids, accepted) or chunks
         yield from chunks
         seconds = at or time.perf_counter() - began
+        if before is not None and (after := self.counts()) is not None:
+            quoted = after.since(before).quoted(len(ids), quoted)
         yield Finished(
             reason=reason,
             text=text,
@@ -299,6 +368,17 @@ class Attached:
             seconds_by={"other": seconds},
             quoted=quoted,
         )
+
+    def counts(self) -> Counts | None:
+        """What the server has counted since it started; None if it doesn't count drafts, or does not say."""
+        if not self.kind.counts:
+            return None
+        try:
+            with _answer(self, "GET", "/metrics", _Deadline(METRICS_SECONDS)) as answer:
+                text = b"".join(_parts(answer, self.name, METRICS_BYTES))
+        except ServerError:  # they complete a report: without them the lane is as good
+            return None
+        return Counts.read(text.decode(errors="replace")) if answer.status_code == 200 else None
 
     def _header(self, prompt: str, config: DecodeConfig) -> RunStarted:
         settings = config.to_dict()

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
@@ -107,13 +107,18 @@ class StandIn(Loopback):
         status: int = 200,
         cut: bool = False,
         encoding: str = "identity",
+        metrics: Sequence[bytes] = (),
     ) -> None:
         super().__init__(self.respond)
+        self.metrics = iter(metrics)
         self.asked: list[tuple[str, Body, str | None]] = []
         self.listed = {"data": [{"id": "tiny", "owned_by": owner}]} if models is None else models
         self.answer, self.status, self.cut, self.encoding = answer, status, cut, encoding
 
     def respond(self, request: Any) -> None:
+        if request.path == "/metrics":
+            content = next(self.metrics, None)
+            return send(request, content or b"", 404 if content is None else 200)
         if request.command == "GET":
             known = request.path == "/v1/models" and self.listed is not False
             content = json.dumps(self.listed).encode() if known else b"<html>nothing here</html>"
@@ -193,6 +198,77 @@ def test_rounds_are_those_that_the_server_reports(sizes: list[int], accepted: li
     arrived = {one.at for one in found}
     assert len(arrived) == len(sizes) and found[-1].total == counts[-1] == len(events[-1].ids)
     assert sum((one.ids for one in found), ()) == events[-1].ids and events[-1].rounds == len(rounds)
+
+
+def scraped(owner: str, tokens: int, drafts: int, drafted: int, *positions: int) -> bytes:
+    """``/metrics`` as vLLM and llama.cpp write them, with what else is there."""
+    vllm = owner == "vllm"
+    prefix, labels = ("vllm", 'engine="0",model_name="tiny"') if vllm else ("llamacpp", "")
+    counters = {"spec_decode_num_drafts": drafts, "spec_decode_num_draft_tokens": drafted}
+    counters["spec_decode_num_accepted_tokens"] = sum(positions)
+    counters["generation_tokens" if vllm else "tokens_predicted"] = tokens
+    lines = [f"# TYPE {prefix}:x counter", f"{prefix}:kv_cache_usage_perc 0.5", "python_info 1.0"]
+    for name, value in counters.items():
+        where = f"{{{labels}}}" if labels else ""
+        lines += [f"{prefix}:{name}_total{where} {float(value) if vllm else value}"]
+        lines += [f"{prefix}:{name}_created{where} 1.781341706e+09"]
+    for place, value in enumerate(positions):
+        where = ",".join(filter(None, (labels, f'position="{place}"')))
+        lines.append(f"{prefix}:spec_decode_num_accepted_tokens_per_pos_total{{{where}}} {float(value)}")
+    return "\n".join(lines).encode()
+
+
+ALONE = {"drafts": 2, "by_position": (2, 1, 0)}
+SILENT = sse(*VLLM) + [DONE]
+
+
+@pytest.mark.parametrize(
+    ("owner", "answer", "expected"),
+    [
+        ("vllm", SILENT, {"steps": 2, "drafted": 6, "accepted": 3, **ALONE}),
+        ("vllm", FORMATS["vllm"][1], {"steps": 2, "drafted": 6, "accepted": 3, "tokens_per_second": 103.2, **ALONE}),
+        ("llamacpp", sse(*LLAMA), {"steps": 2, "drafted": 6, "accepted": 3, "tokens_per_second": 103.2, **ALONE}),
+    ],
+)
+def test_counters_before_and_after_a_run_give_tau_and_acceptance_by_position(
+    owner: str, answer: list[bytes], expected: Body
+) -> None:
+    scrapes = [scraped(owner, 100, 40, 120, 30, 20, 9), scraped(owner, 106, 42, 126, 32, 21, 9)]
+    with StandIn(owner, lambda body: answer, metrics=scrapes) as server:
+        events = decoded(server)
+    assert events[-1].quoted == Quoted(**expected) and events[-1].quoted.rates == (1.0, 0.5, 0.0)
+    values = run_summary(events)
+    assert values["quoted"]["tau"] == 2.5 and values["quoted"]["rates"] == (1.0, 0.5, 0.0)
+
+
+FIRST = scraped("vllm", 100, 40, 120, 30, 20, 9)
+
+
+@pytest.mark.parametrize(
+    "scrapes",
+    [
+        [FIRST],  # the second is refused
+        [FIRST, FIRST],  # nothing was drafted
+        [FIRST, scraped("vllm", 130, 50, 150, 40, 26, 12)],  # another client was served meanwhile
+        [FIRST, scraped("vllm", 6, 2, 6, 2, 1, 0)],  # it was started anew
+        [FIRST, scraped("vllm", 106, 42, 10**9, 32, 21, 9)],
+        [FIRST, scraped("vllm", 106, 42, 126, 32, 21, 9).replace(b'position="2"', b'position="99"')],
+        [FIRST, scraped("vllm", 106, 42, 126, 32, 21, 9).replace(b'position="1"', b'position="' + b"9" * 5000 + b'"')],
+        [FIRST, FIRST.replace(b"40.0", b"1e+99")],
+        [b"vllm:" * 10**6 * 2, FIRST],
+        [b"\xff" * 100, FIRST],
+    ],
+)
+def test_counters_that_are_not_those_of_the_run_are_left_out(scrapes: list[bytes]) -> None:
+    with StandIn("vllm", lambda body: SILENT, metrics=scrapes) as server:
+        end = decoded(server)[-1]
+    assert isinstance(end, Finished) and end.quoted is None and len(end.ids) == 6
+
+
+def test_counters_of_several_engines_are_added() -> None:
+    two = FIRST + b"\n" + FIRST.replace(b'engine="0"', b'engine="1"')
+    assert attached.Counts.read(two.decode()) == attached.Counts(80, 240, 118, 200, (60, 40, 18))
+    assert attached.Counts.read("vllm:generation_tokens_total 3") is None, "it has no drafter"
 
 
 def test_a_server_is_asked_for_what_its_lane_says() -> None:

@@ -101,8 +101,8 @@ def listing(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 SILENT = (
-    "no drafts; vLLM reports them with --per-request-spec-decode-metrics summary, SGLang if it "
-    "supports return_spec_tokens_details, llama.cpp while drafting"
+    "no drafts; vLLM reports them while nothing else runs on it, or with --per-request-spec-decode-metrics detailed, "
+    "SGLang if it supports return_spec_tokens_details, llama.cpp while drafting, by position with --metrics"
 )
 
 
@@ -117,6 +117,10 @@ def served(numbers: dict[str, Any]) -> list[str]:
     }
     quoted = {name: value for name, value in (numbers["quoted"] or {}).items() if value is not None}
     reported = [form.format(quoted[name]) for name, form in forms.items() if name in quoted]
+    if rates := quoted.get("rates"):
+        reported.append(
+            f"accepted at positions 1–{len(rates)}: {' '.join(f'{rate:.0%}' for rate in rates)} of its drafts"
+        )
     return [
         "  measured here  tokens, and when they arrived by this machine's clock, network included",
         f"  it reports     {', '.join(reported + ([] if 'drafted' in quoted else [SILENT]))}",

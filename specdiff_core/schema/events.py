@@ -110,6 +110,13 @@ class Quoted(Struct, frozen=True, kw_only=True):
     drafted: Int | None = None  # tokens
     accepted: Int | None = None  # accepted drafted tokens
     tokens_per_second: float | None = None  # by its own clock
+    drafts: Int | None = None  # rounds that drafted
+    by_position: tuple[Int, ...] = ()  # accepted drafted tokens at each position of a draft
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Joint acceptance by position: the share of drafts whose token there was accepted."""
+        return tuple(count / self.drafts for count in self.by_position) if self.drafts else ()
 
     @property
     def tau(self) -> float | None:

@@ -82,7 +82,7 @@ def run_summary(events: Sequence[Event], total: Metrics | None = None) -> dict[s
 
 HEADER = ("exactness", "device", "dtype", "network", "reason", "threads", "grain")
 """Fields of a run's header in a summary; None: the run did not begin."""
-QUOTED = ("tau", "draft_use", "steps", "drafted", "accepted", "tokens_per_second")
+QUOTED = ("tau", "draft_use", "rates", "steps", "drafts", "drafted", "accepted", "tokens_per_second")
 """An attached server's own numbers in a summary; None: not reported."""
 
 

@@ -89,7 +89,14 @@ test('the first sentence keeps its numbers for the end, and leaves out a time th
 });
 
 test('a lane of an attached server is what came and when, and what it reports; nothing is claimed for it', () => {
-  const quoted = { steps: 8, drafted: 24, accepted: 12, tokens_per_second: 99.5 };
+  const quoted = {
+    steps: 8,
+    drafted: 24,
+    accepted: 12,
+    tokens_per_second: 99.5,
+    drafts: 8,
+    by_position: [6, 4, 2],
+  };
   const kinds = ['RunStarted', 'PiecesSeen', 'Committed', 'Finished'];
   const served = (report) =>
     buildLane(
@@ -112,7 +119,7 @@ test('a lane of an attached server is what came and when, and what it reports; n
   const { sums } = stateAt(pair.drafted, Infinity);
   assert.deepEqual([sums.rounds, sums.committed], [0, lanes.vanilla.ids.length]);
   const found = headline(pair);
-  for (const part of ['τ 2.50', '12 of 24', '99.5 tokens/s']) {
+  for (const part of ['τ 2.50', '12 of 24', '75 % 50 % 25 %', '99.5 tokens/s']) {
     assert.ok(found.race.claim.includes(part), part);
   }
   assert.deepEqual(found.numbers, { tau: '–', alpha: '–', calls: '–', nfe: '–', against: '' });

@@ -201,11 +201,17 @@ export const quotedTau = (quoted) =>
 /** An attached server's report on its own speculation. @param {Quoted | null} quoted */
 export function quotedWords(quoted) {
   if (!quoted) return 'nothing about its drafts';
-  const { drafted, accepted, tokens_per_second: pace } = quoted;
+  const { drafted, accepted, tokens_per_second: pace, drafts, by_position = [] } = quoted;
   const parts = [
     ...(quotedTau(quoted) ? [quotedTau(quoted)] : []),
     ...(drafted !== null && accepted !== null
       ? [`${accepted} of ${plural(drafted, 'drafted token')} accepted`]
+      : []),
+    ...(drafts && by_position.length
+      ? [
+        `accepted at positions 1–${by_position.length}: ` +
+        by_position.map((count) => percent(count / drafts, 0)).join(' '),
+      ]
       : []),
     ...(pace !== null ? [`${rate(pace)} tokens/s by its own clock`] : []),
   ];
