@@ -24,6 +24,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("train", help=about, description=about)
     parts = parser.add_subparsers(title="parts", required=True, metavar="PART")
     add_drafter(parts)
+    add_export(parts)
     small = add_parser(parts, "shrink", run_shrink, "Quantise the weights of a folder, in place.")
     small.add_argument("folder", type=Path, metavar="FOLDER", help="weights in safetensors")
     bits = "8, with a scale per row, or 4, with one for every 32 columns [default 8]"
@@ -44,6 +45,27 @@ def add_drafter(parts: Any) -> None:
     add("--valid", type=Path, metavar="FILE", help=valid)
     add_settings(parser, DrafterSettings)
     add_placement(parser)
+
+
+def add_export(parts: Any) -> None:
+    about = "Write a drafter in a layout that a serving engine loads, and say what each engine does with it."
+    parser = add_parser(parts, "export", run_export, about)
+    add = parser.add_argument
+    add("drafter", type=Path, metavar="DRAFTER", help="the drafter's folder")
+    layouts = "speculators: vLLM; z-lab: SGLang; gguf: llama.cpp; eagle: EAGLE heads"
+    add("--to", required=True, metavar="LAYOUT", help=layouts)
+    add("--out", required=True, type=Path, metavar="PATH", help="the folder to write, or the GGUF file")
+    about = "the model that it was trained for: a folder, GGUF file or repository"
+    add("--target", default="", metavar="SOURCE", help=f"{about} [needed for gguf, and for what its files lack]")
+    about = "what the engine calls that model, such as owner/name [default: what the drafter's config says]"
+    add("--verifier", default="", metavar="NAME", help=about)
+
+
+def run_export(args: argparse.Namespace) -> None:
+    from specdiff_core.train.export import export
+
+    for sentence in export(args.drafter, args.to, args.out, target=args.target, verifier=args.verifier):
+        print(sentence)
 
 
 def run_drafter(args: argparse.Namespace) -> None:

@@ -188,17 +188,34 @@ def read_layers(folder: Path, layers: Sequence[int]) -> dict[str, Tensor]:
     Raises:
         WeightsError: as :func:`load_network`.
     """
-    config = config_of(folder, "target")
-    with described(folder, "target"), torch.device("meta"):
-        if why := unsupported(config, 1):
-            raise WeightsError(f"No drafter can be cut from {shown(folder)}: {why}.", hint=OTHER)
-        network = CausalLM(config, context=1)
-    read, tensors = _reader(folder, network), dict[str, Tensor]()
+    read, tensors = _opened(folder), dict[str, Tensor]()
     for place, layer in enumerate(layers):
         for name, tensor in read(f"layers.{layer}.", ()):
             tensors[name.replace(f"layers.{layer}.", f"layers.{place}.", 1)] = tensor.float()
     tensors |= {name: tensor.float() for name, tensor in read("", TABLES) if name.startswith("norm.")}
     return tensors
+
+
+def read_tables(folder: Path) -> tuple[Tensor, Tensor]:
+    """The embedding ``[V, W]`` of the model in ``folder``, and the rows ``[V, W]`` of its output head.
+
+    Raises:
+        WeightsError: as :func:`load_network`.
+    """
+    tensors = dict(_opened(folder)("", ()))
+    embedding, head = (tensors.get(name) for name in TABLES)
+    assert embedding is not None, "the reader checks names"
+    return embedding, embedding if head is None else head
+
+
+def _opened(folder: Path) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
+    """:func:`_reader` of a model for this lab's network."""
+    config = config_of(folder, "target")
+    with described(folder, "target"), torch.device("meta"):
+        if why := unsupported(config, 1):
+            raise WeightsError(f"No drafter can be made from parts of {shown(folder)}: {why}.", hint=OTHER)
+        network = CausalLM(config, context=1)
+    return _reader(folder, network)
 
 
 def load_stock(
