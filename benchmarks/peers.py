@@ -1,11 +1,12 @@
 """Our lanes against transformers' own loops (plain ``generate``, ``assistant_model``, prompt lookup
-and DFlash), and against llama.cpp's plain decoding where the target is a GGUF file.
+and DFlash), and where the target is a GGUF file, against llama.cpp: plain, drafting from n-grams, and with our
+drafter.
 
 Same weights, prompts and threads; greedy; one interleaved run. All ignore the end of the text and
 write the same number of tokens. Our seconds are the decode clock, prefill included, and beside it
 the wall clock from call to return, which times the others. Every text of the same arithmetic, ours
-and transformers', is compared with that of our vanilla lane; llama.cpp multiplies the file's
-four-bit numbers as they are, so its text may differ anywhere.
+and transformers', is compared with that of our vanilla lane. llama.cpp multiplies the file's
+four-bit numbers as they are, so its text may differ anywhere: where it drafts, it is compared with its own plain text.
 
 ``generate`` gets no logits processor, so nothing slows it: it may emit ids that our target
 suppresses. The comparison of texts shows whether that ever matters.
@@ -16,19 +17,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import importlib
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
-from benchmarks import dflash
+from benchmarks import dflash, llama
 from benchmarks.equality import changed, generate, stock_of
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
 from specdiff_core.cli.bench import add_measuring, begin, track
@@ -46,7 +46,8 @@ from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import TIES, difference
 from specdiff_core.models import fetch
 from specdiff_core.models.folders import is_gguf
-from specdiff_core.schema.pairs import PairSpec, find_pair
+from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.pairs import DrafterSpec, PairSpec, find_pair
 from specdiff_core.schema.published import FILES
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
@@ -62,10 +63,15 @@ class Call(NamedTuple):
     name: str  # of its lane, but for drafter and γ
     confident: bool = False  # assisted: stop a draft below transformers' default confidence
     defaults: bool = False  # draft as many tokens as transformers or the drafter's config would
+    drafts: str = ""  # llama.cpp: from n-grams, or with our drafter
 
 
 CALLS = {
-    "vanilla": (Call("plain", "generate"), Call("llama.cpp", "llama.cpp")),
+    "vanilla": (
+        Call("plain", "generate"),
+        Call("llama.cpp", "llama.cpp"),
+        Call("llama.cpp", "llama.cpp, n-grams", drafts="ngrams"),
+    ),
     # An assistant that drafts as we do; one that may end a draft early; and all its defaults.
     "autoregressive": (
         Call("assisted", "assistant_model={drafter} (γ={gamma})"),
@@ -77,11 +83,12 @@ CALLS = {
     "block_diffusion": (
         Call("dflash", "dflash {drafter} (γ={gamma})"),
         Call("dflash", "dflash {drafter} (defaults)", defaults=True),
+        Call("llama.cpp", "llama.cpp with {drafter} (γ={gamma})", drafts="ours"),
     ),
 }
 """File of ``specdiff_core/drafters`` -> its counterparts, with options that could be their best."""
-LLAMA_CPP = "xllamacpp"
-"""A package that wraps llama.cpp, needed only here."""
+OTHERS = ("all", "transformers", "llama.cpp")
+"""Whose lanes run beside ours."""
 
 
 class Lane(NamedTuple):
@@ -97,6 +104,10 @@ class Lane(NamedTuple):
         return called.format(drafter=self.ours.drafter, gamma=self.ours.gamma)
 
     @property
+    def is_llama(self) -> bool:
+        return self.call is not None and self.call.kind == "llama.cpp"
+
+    @property
     def refusal(self) -> str:
         """Why the installed packages cannot run it; empty where they can.
 
@@ -108,8 +119,8 @@ class Lane(NamedTuple):
         from transformers.generation import candidate_generator
 
         needed = "DFlashTokenCandidateGenerator"
-        if self.call is not None and self.call.kind == "llama.cpp" and find_spec(LLAMA_CPP) is None:
-            return f"{self.name}: pip install {LLAMA_CPP}"
+        if self.is_llama and not llama.is_installed():
+            return f"{self.name}: pip install {llama.PACKAGE}"
         if self.call is None or self.call.kind != "dflash" or hasattr(candidate_generator, needed):
             return ""
         module = candidate_generator.__name__
@@ -119,6 +130,10 @@ class Lane(NamedTuple):
 WARM_TOKENS = 16
 
 
+Drafting = tuple[int, tuple[int, ...]]
+"""Rounds that drafted, and accepted tokens by position."""
+
+
 class Turn(Measured, kw_only=True):
     """Every lane once on one prompt."""
 
@@ -126,6 +141,15 @@ class Turn(Measured, kw_only=True):
     repeat: int
     lanes: dict[str, tuple[float, float, int]]  # seconds, seconds by wall clock, tokens
     differences: list[dict[str, Any]]  # lane, prompt, repeat, and where it differs from vanilla's
+    drafting: dict[str, Drafting] = msgspec.field(default_factory=dict)
+
+
+class Timed(NamedTuple):
+    """One run of one lane."""
+
+    costs: tuple[float, float, int]  # seconds, seconds by wall clock, tokens
+    ids: tuple[int, ...]
+    drafting: Drafting = (0, ())
 
 
 @contextmanager
@@ -169,25 +193,24 @@ def usual_settings(pair: PairSpec) -> list[str]:
 
 
 def lanes_of(
-    pair: PairSpec, settings: Sequence[BenchSetting], from_anchor: Collection[str] = ()
+    pair: PairSpec, settings: Sequence[BenchSetting], from_anchor: Collection[str] = (), others: str = "all"
 ) -> tuple[tuple[Lane, ...], tuple[str, ...]]:
     """Every setting beside its counterparts in transformers; and why some of those are left out.
 
     Args:
         from_anchor: block drafters whose anchor's slot predicts too: transformers' loop reads
             drafts from the next slot on, which would be one token off.
+        others: whose lanes run beside ours, one of :data:`OTHERS`.
     """
     lanes: dict[str, Lane] = {}
     left_out: dict[str, None] = {}
     for setting in settings:
         drafter = pair.drafter(setting.drafter)
-        # transformers has no trees, K drafts or Markov heads
-        comparable = setting.shape == "window" and not setting.auto and not drafter.chained
-        calls = CALLS.get(drafter.module, ()) if comparable else ()
-        calls = tuple(call for call in calls if call.kind != "llama.cpp" or gguf_of(pair))
+        comparable = setting.shape == "window" and not setting.auto  # they have no trees and no K drafts
+        calls = [call for call in CALLS.get(drafter.module, ()) if comparable and _fits(call, pair, drafter, others)]
         for lane in (Lane(setting), *(Lane(setting, call) for call in calls)):
             refusal = lane.refusal
-            if lane.call and setting.drafter in from_anchor:
+            if lane.call and not lane.is_llama and setting.drafter in from_anchor:
                 refusal = f"{lane.name}: transformers reads no draft from an anchor, and {setting.drafter} has one."
             if refusal:
                 left_out[refusal] = None
@@ -196,50 +219,55 @@ def lanes_of(
     return tuple(lanes.values()), tuple(left_out)
 
 
-def timed(
-    engine: Engine, prompt: str, base: DecodeConfig, lane: Lane
-) -> tuple[tuple[float, float, int], tuple[int, ...]]:
-    """One run of one lane: its seconds, wall-clock seconds and tokens, and its new ids."""
+def _fits(call: Call, pair: PairSpec, drafter: DrafterSpec, others: str) -> bool:
+    """Whether a call can run the same drafter. transformers has no Markov heads."""
+    if call.kind != "llama.cpp":
+        return not drafter.chained and others != "llama.cpp"
+    if others == "transformers" or gguf_of(pair) is None:
+        return False
+    return call.drafts != "ours" or bool(llama.kind_for(drafter))
+
+
+def timed(engine: Engine, prompt: str, base: DecodeConfig, lane: Lane) -> Timed:
+    """One run of one lane."""
     clock = DeviceClock(engine.pair.placement.device)
     engine.encode(prompt, base)  # the first rendering of a chat starts a process, off all clocks
-    if lane.call is not None and lane.call.kind == "llama.cpp":
-        return _llama_cpp(engine, prompt, base, clock)
+    if lane.is_llama:
+        return _llama_cpp(engine, prompt, base, lane, clock)
     if lane.call is None:
         clock.start()
-        last = final(list(engine.decode(prompt, lane.ours.config(base), detail=False)))
-        wall = clock.finish()
+        events = list(engine.decode(prompt, lane.ours.config(base), detail=False))
+        wall, last, sums = clock.finish(), final(events), fold(events)
         assert last is not None, "a decode ends with Finished or raises"
-        return (last.seconds, wall, len(last.ids)), last.ids
+        drafting = (sums.tested_at[0], sums.accepted_at) if sums.tested_at else (0, ())
+        return Timed((last.seconds, wall, len(last.ids)), last.ids, drafting)
     with prepared(engine, lane) as options:
         clock.start()
         ids = generate(engine, prompt, base, **options)
         seconds = clock.finish()
-    return (seconds, seconds, len(ids)), ids
+    return Timed((seconds, seconds, len(ids)), ids)
 
 
-@functools.cache
-def _llama_server(path: str, threads: int) -> Any:
-    """llama.cpp with the file at ``path``, loaded once: contexts share the memory bandwidth."""
-    xllamacpp: Any = importlib.import_module(LLAMA_CPP)
-
-    params = xllamacpp.CommonParams()
-    params.model.path, params.n_ctx, params.n_parallel, params.verbosity = path, 2048, 1, -1
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    return xllamacpp.Server(params)
-
-
-def _llama_cpp(
-    engine: Engine, prompt: str, base: DecodeConfig, clock: DeviceClock
-) -> tuple[tuple[float, float, int], tuple[int, ...]]:
+def _llama_cpp(engine: Engine, prompt: str, base: DecodeConfig, lane: Lane, clock: DeviceClock) -> Timed:
     """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
-    server = _llama_server(str(gguf_of(engine.pair.spec)), torch.get_num_threads())
+    pair, target = engine.pair.spec, gguf_of(engine.pair.spec)
+    assert lane.call is not None and target is not None, "lanes_of checks both"
+    drafts = llama.NGRAMS if lane.call.drafts else llama.PLAIN
+    if lane.call.drafts == "ours":
+        spec = pair.drafter(lane.ours.drafter)
+        drafts = llama.Drafts(
+            llama.kind_for(spec), llama.file_of(spec.source, spec.revision, target)[0], lane.ours.gamma
+        )
+    server = llama.serve(target, torch.get_num_threads(), drafts)
     request = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
-    request |= {"ignore_eos": True, "cache_prompt": False}
+    request |= {"ignore_eos": True, "cache_prompt": False, "return_tokens": True}
+    before = llama.counts(server)
     clock.start()
-    answer = server.handle_completions(request)
-    wall, timings = clock.finish(), answer["timings"]
+    answer = llama.complete(server, request)
+    wall, timings, ids = clock.finish(), answer["timings"], tuple(answer["tokens"])
+    counted = llama.counts(server).since(before)
     seconds = (timings["prompt_ms"] + timings["predicted_ms"]) / 1000
-    return (seconds, wall, int(answer["usage"]["completion_tokens"])), ()
+    return Timed((seconds, wall, len(ids)), ids, (counted.drafts, counted.positions))
 
 
 def one_turn(
@@ -247,15 +275,20 @@ def one_turn(
 ) -> Turn:
     """Every lane once, in the order of that turn; their texts are compared after all have run."""
     runs = {lane.name: timed(engine, prompt.prompt, base, lane) for lane in in_order(lanes, turn)}
-    _, vanilla = runs[VANILLA.name]
     differences = [
         {"lane": lane.name, "prompt": prompt.id, "repeat": repeat, **diff._asdict()}
         for lane in lanes
-        if not (lane.call and lane.call.kind == "llama.cpp")
-        and (diff := difference(engine, prompt.prompt, runs[lane.name][1], vanilla, base))
+        for plain in [runs["llama.cpp" if lane.is_llama else VANILLA.name].ids]
+        if (diff := difference(engine, prompt.prompt, runs[lane.name].ids, plain, base))
     ]
-    timings = {lane.name: runs[lane.name][0] for lane in lanes}
-    return Turn(prompt=prompt.id, flavour=prompt.flavour, repeat=repeat, lanes=timings, differences=differences)
+    return Turn(
+        prompt=prompt.id,
+        flavour=prompt.flavour,
+        repeat=repeat,
+        lanes={lane.name: runs[lane.name].costs for lane in lanes},
+        differences=differences,
+        drafting={lane.name: run.drafting for lane in lanes if (run := runs[lane.name]).drafting[0]},
+    )
 
 
 def measure_peers(
@@ -266,11 +299,13 @@ def measure_peers(
     *,
     repeats: int,
     path: Path | None = None,
+    others: str = "all",
 ) -> Iterator[tuple[int, int, RowLog[Turn]]]:
     """Measure all lanes, turn about.
 
     Args:
         settings: the baseline first.
+        others: as of :func:`lanes_of`.
 
     Yields:
         (turns done, turns in all, the log).
@@ -278,7 +313,7 @@ def measure_peers(
     base = dataclasses.replace(base, drafter=VANILLA.drafter, temperature=0.0, ignore_eos=True)
     drafters = {setting.drafter: engine.drafter(setting.drafter) for setting in settings}
     from_anchor = {name for name, one in drafters.items() if isinstance(one, BlockDrafter) and not one.network.lead}
-    lanes, left_out = lanes_of(engine.pair.spec, settings, from_anchor)
+    lanes, left_out = lanes_of(engine.pair.spec, settings, from_anchor, others)
     about = [{"lane": lane.name, "ours": lane.ours.name, "theirs": lane.call is not None} for lane in lanes]
     extra = {"repeats": repeats, "lanes": about, "left_out": left_out}
     log = RowLog(path, header("peers", engine, prompts, settings, base, **extra), Turn)
@@ -317,9 +352,13 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
         name, ours = lane["lane"], lane["ours"]
         ties = [item["tie"] for item in differences if item["lane"] == name]
         seconds, tokens = map(sum, zip(*of_lane(name, 0).values(), strict=True))
-        compared = 0 if name == "llama.cpp" else len(turns)
+        compared = 0 if name == "llama.cpp" else len(turns)  # it is what its own lanes are compared with
         entry = {**lane, "tokens_per_second": tokens / seconds, "compared": compared, "ties": sum(ties)}
         entry["equal"] = compared - len(ties)
+        if drafted := [turn.drafting[name] for turn in turns if name in turn.drafting]:
+            rounds, columns = zip(*drafted, strict=True)
+            positions = [sum(column) for column in itertools.zip_longest(*columns, fillvalue=0)]
+            entry |= {"drafts": sum(rounds), "positions": positions, "tau": 1 + sum(positions) / sum(rounds)}
         if lane["theirs"]:
             decode, wall = (interval(of_lane(name, i), of_lane(ours, i), {"all": prompts})["all"] for i in (0, 1))
             entry |= {"ratio": decode.value, "low": decode.low, "high": decode.high, "ratio_wall": wall.value}
@@ -334,10 +373,15 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
     }
 
 
+TRANSFORMERS_NOTE = (
+    "`assistant_model` is our small drafter: with our γ and no confidence threshold, with our γ and transformers' "
+    "default threshold, and with all of its defaults; `dflash` is transformers' loop with our block drafter. "
+)
 LLAMA_CPP_NOTE = (
-    " llama.cpp decodes the same file plainly and multiplies its four-bit numbers as they are. At "
+    " llama.cpp decodes the same file and multiplies its four-bit numbers as they are. At "
     "one row that takes a fraction of the time of our products; at the rows of a verifying pass it "
-    "does not. The fastest plain decoding on a CPU is where speculation gains least."
+    "does not. The fastest plain decoding on a CPU is where speculation gains least. Where llama.cpp "
+    "drafts, its text is compared with its own plain one."
 )
 
 
@@ -367,10 +411,9 @@ class Peers(Tabled, kw_only=True, tag="peers"):
             f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every "
             "lane once, on the same loaded weights. Ours is timed by its decode clock, prefill "
             "included, `generate` from call to return; by wall clock, both are. The ratio pools "
-            "all turns; its interval is over prompts. `assistant_model` is our small drafter: with "
-            "our γ and no confidence threshold, with our γ and transformers' default threshold, "
-            "and with all of its defaults; `dflash` is transformers' loop with our block drafter. "
-            f"Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
+            "all turns; its interval is over prompts. "
+            + (TRANSFORMERS_NOTE if "generate" in lanes else "")
+            + f"Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
             f"{numbers['compared']}, {numbers['ties']} differ at a tie** (two best tokens at most "
             f"{TIES[self.dtype]:g} apart in log "
             "p)." + (LLAMA_CPP_NOTE if "llama.cpp" in lanes else ""),
@@ -378,17 +421,37 @@ class Peers(Tabled, kw_only=True, tag="peers"):
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),
             f"Lanes without a counterpart, tokens/s: {', '.join(alone)}." if alone else "",
+            *_drafting(numbers["lanes"]),
             f"Left out: {' '.join(self.left_out)}" if self.left_out else "",
             differing((item["lane"], item) for item in numbers["differences"]),
         ]
 
 
+def _drafting(lanes: Sequence[dict[str, Any]]) -> list[str]:
+    """A table of what the drafting lanes accept at each position."""
+    drafting = [lane for lane in lanes if lane.get("drafts")]
+    if not drafting:
+        return []
+    most = max(len(lane["positions"]) for lane in drafting)
+    rows = [
+        [lane["lane"], f"{lane['tau']:.2f}", str(lane["drafts"])]
+        + [f"{count / lane['drafts']:.0%}" for count in lane["positions"]]
+        + [""] * (most - len(lane["positions"]))
+        for lane in drafting
+    ]
+    return [
+        "Accepted drafts by position, of all drafts (joint acceptance); τ is 1 + accepted tokens per draft.",
+        table(["lane", "τ", "drafts", *map(str, range(1, most + 1))], rows),
+    ]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_measuring(parser, repeats=True, settings="those that transformers has too")
+    parser.add_argument("--others", choices=OTHERS, default="all", help="whose lanes run beside ours [default all]")
 
 
 def run(args: argparse.Namespace) -> None:
     subject, facts, path = begin(args, lambda base, drafters: usual_settings(find_pair(base.pair)))
-    log = track(measure_peers(*subject, repeats=args.repeats, path=path))
+    log = track(measure_peers(*subject, repeats=args.repeats, path=path, others=args.others))
     counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
     finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers))

@@ -26,6 +26,7 @@ from benchmarks.peers import CALLS, Lane, Peers, Turn, lanes_of, measure_peers, 
 from benchmarks.prompts import write_prompts
 from benchmarks.tables import section
 from specdiff_core import cli
+from specdiff_core.attached import Counts
 from specdiff_core.cli import options
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.block_diffusion import BlockDrafter
@@ -353,26 +354,43 @@ def test_every_measurement_from_the_command_line(
 
 def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     gguf = dataclasses.replace(engine.pair.spec, target="some/model.gguf")
-    monkeypatch.setattr(hf, "find_spec", lambda name: None)
+    monkeypatch.setattr(hf.llama, "is_installed", lambda: False)
     lanes, left_out = lanes_of(gguf, (VANILLA,))
-    assert [lane.name for lane in lanes] == ["vanilla", "generate"] and left_out == (
-        "llama.cpp: pip install xllamacpp",
-    )
+    assert [lane.name for lane in lanes] == ["vanilla", "generate"]
+    assert left_out == tuple(f"{name}: pip install xllamacpp" for name in ("llama.cpp", "llama.cpp, n-grams"))
     assert lanes_of(engine.pair.spec, (VANILLA,))[1] == ()
-    monkeypatch.setattr(hf, "find_spec", lambda name: object())
-    monkeypatch.setattr(hf, "_llama_server", lambda path, threads: Served())
+    monkeypatch.setattr(hf.llama, "is_installed", lambda: True)
+    monkeypatch.setattr(hf.llama, "kind_for", lambda drafter: "DRAFT_DFLASH")
+    monkeypatch.setattr(hf.llama, "file_of", lambda source, revision, target: (Path("drafter.gguf"), None))
+    monkeypatch.setattr(hf.llama, "serve", lambda target, threads, drafts: Served(drafts))
+    monkeypatch.setattr(hf.llama, "complete", lambda server, request: server.complete(request))
+    monkeypatch.setattr(hf.llama, "counts", lambda server: server.counted)
     pair = dataclasses.replace(engine.pair, spec=gguf)
-    *_, (_, _, log) = measure_peers(Engine(pair), PROMPTS[:1], (VANILLA,), BASE, repeats=1)
+    settings = (VANILLA, BenchSetting("block", 4, 1))
+    *_, (_, _, log) = measure_peers(Engine(pair), PROMPTS[:1], settings, BASE, repeats=1, others="llama.cpp")
     found = hf.aggregate(log.rows, log.header["lanes"])
-    lane = next(entry for entry in found["lanes"] if entry["lane"] == "llama.cpp")
-    assert lane["tokens_per_second"] == pytest.approx(12 / 0.05) and lane["compared"] == 0
-    assert found["compared"] == 1 and "llama.cpp" in report(log)
+    lanes = {entry["lane"]: entry for entry in found["lanes"]}
+    plain, ours = lanes["llama.cpp"], lanes["llama.cpp with block (γ=4)"]
+    assert [*lanes] == ["vanilla", "llama.cpp", "llama.cpp, n-grams", "block γ 4, T 1", ours["lane"]]
+    assert plain["tokens_per_second"] == pytest.approx(12 / 0.05) and plain["compared"] == 0 and "drafts" not in plain
+    assert (ours["drafts"], ours["positions"], ours["tau"]) == (6, [4, 2, 0, 0], 2.0) and ours["equal"] == 1
+    assert lanes["llama.cpp, n-grams"]["equal"] == 0, "its text is not llama.cpp's own"
+    row = next(line for line in report(log).splitlines() if line.startswith("| llama.cpp with block") and "67%" in line)
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == ["2.00", "6", "67%", "33%", "0%", "0%"]
 
 
 class Served:
-    """Answers as llama.cpp's server does."""
+    """Answers as llama.cpp's server does; with n-grams, another text."""
 
-    def handle_completions(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def __init__(self, drafts: Any) -> None:
+        self.drafts, self.counted = drafts, Counts()
+
+    def complete(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert asked["prompt"] and asked["temperature"] == 0 and asked["ignore_eos"]
-        timings = {"prompt_ms": 10.0, "predicted_ms": 40.0}
-        return {"timings": timings, "usage": {"completion_tokens": asked["n_predict"]}}
+        if self.drafts.file:
+            before, more = self.counted, Counts(6, 24, 6, 12, (4, 2, 0, 0))
+            sums = [a + b for a, b in zip(before[:4], more[:4], strict=True)]
+            places = [a + b for a, b in zip(before.positions or (0,) * 4, more.positions, strict=True)]
+            self.counted = Counts(*sums, tuple(places))
+        ids = [5 + (self.drafts == hf.llama.NGRAMS)] * asked["n_predict"]
+        return {"timings": {"prompt_ms": 10.0, "predicted_ms": 40.0}, "tokens": ids}
