@@ -42,7 +42,7 @@ def write(
     *,
     header: Mapping[str, Any] | None = None,
     extra: Mapping[str, np.ndarray] | None = None,
-    pre: str = "smollm",
+    pre: str | None = "smollm",
     seed: int = 0,
     **changes: Any,
 ) -> dict[str, Tensor]:
@@ -122,7 +122,7 @@ def regrouped(values: np.ndarray, heads: int, *sides: int) -> np.ndarray:
     return values.reshape(heads, *sides, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
 
 
-def fields_of(arch: str, config: Any, pre: str) -> dict[str, Any]:
+def fields_of(arch: str, config: Any, pre: str | None) -> dict[str, Any]:
     """The header's fields."""
     return {
         f"{arch}.context_length": config.max_position_embeddings,

@@ -72,6 +72,7 @@ CASES = (  # a word ends before its next capital
 SIGNS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
 DIGITS = [pre_tokenizers.Digits(individual_digits=True), BYTES]
+HAN = "[一-龥ࠀ-一가-퟿]+"
 
 
 def _split(*patterns: str) -> list[pre_tokenizers.PreTokenizer]:
@@ -80,14 +81,21 @@ def _split(*patterns: str) -> list[pre_tokenizers.PreTokenizer]:
     return [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
 
 
+LLAMA3 = _split(SHORT + WORDS + r"\p{N}{1,3}" + SIGNS)
+WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "tekken")
+"""A word of the vocabulary is one token, whatever the merges; a text has a bos."""
 SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
+    **dict.fromkeys((*WHOLE_WORDS, "smaug-bpe"), LLAMA3),
     "gpt-2": [BYTES],
     "smollm": DIGITS,
     "starcoder": DIGITS,
-    "llama-bpe": _split(SHORT + WORDS + r"\p{N}{1,3}" + SIGNS),
     "qwen2": _split(SHORT + WORDS + r"\p{N}" + SIGNS),
     "deepseek-r1-qwen": _split(SHORT + WORDS + r"\p{N}" + SIGNS),
     "tekken": _split(CASES + r"\p{N}" + SIGNS.replace("[\\r\\n]*", "[\\r\\n/]*")),
+    "deepseek-llm": _split(
+        r"[\r\n]", r"\s?[\p{Lu}\p{Ll}\p{Lt}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", HAN, r"\p{N}+"
+    ),
+    "deepseek-coder": _split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN, r"\p{N}"),
     "default": _split(
         r"[\p{P}\$\+<=>\^~\|]+",
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
@@ -97,7 +105,6 @@ SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
 }
 """Pre-tokenizers by a file's ``tokenizer.ggml.pre``, as in llama.cpp; its regular expressions are those
 of the released tokenizers."""
-WHOLE_WORDS = ("llama-bpe", "tekken")  # a word of the vocabulary is one token, whatever the merges; a text has a bos
 OTHER = "Choose a GGUF file of Llama, Mistral, Qwen2 or Qwen3, or the model's own safetensors."
 
 
@@ -408,7 +415,7 @@ def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
         if kind in kinds and len(field(name) or ()) < 1:
             header.refuse(f"it has no tokenizer.ggml.{name}, without which no text can be split")
     if kind == "gpt2":
-        pre = field("pre")
+        pre = field("pre", "default")  # as llama.cpp, which warns that the file is old
         if pre not in SPLITS:
             header.refuse(f"it splits text by rules that are not known here (tokenizer.ggml.pre is {pre!r})")
         tokenizer = _byte_level(vocabulary, field("merges"), pre)
