@@ -9,6 +9,7 @@ import os
 import threading
 from fnmatch import fnmatchcase
 
+from specdiff_core.models import hub
 from specdiff_core.models.folders import is_local, shown
 from specdiff_core.models.own_pairs import OWN, named, register_pair
 from specdiff_core.schema.errors import ConfigError
@@ -59,17 +60,21 @@ def may_fetch(source: str) -> bool:
     return not is_public() or source in FILES or any(fnmatchcase(source, pattern) for pattern in patterns())
 
 
-def check(name: str) -> None:
+def check(name: str, *, downloads: bool = False) -> None:
     """Register the pair of a name if it is a visitor's own and may be loaded here.
 
+    Args:
+        downloads: whether GGUF files in repositories are downloaded first. They are whole models: a link must not.
+
     Raises:
-        ConfigError: it may not.
+        ConfigError: it may not, or a file isn't here.
         SpecDiffError: as :func:`~specdiff_core.models.own_pairs.register_pair`.
     """
     if not name.startswith(OWN):
         return
     pair = named(name)
-    for source in (pair.target, *pair.drafter):
+    sources = {pair.target: pair.target_revision} | dict.fromkeys(pair.drafter, pair.drafter_revision)
+    for source in sources:
         # On a public host, a pattern for repositories must not open the server's own folders.
         fitting = [pattern for pattern in patterns() if not (is_local(source) and is_public()) or pattern[:1] in "/."]
         if ".." in source or not any(fnmatchcase(source, pattern) for pattern in fitting):
@@ -83,6 +88,10 @@ def check(name: str) -> None:
         hint = "Try again in a few seconds."
         raise ConfigError("This server is looking up another pair.", field="pair", hint=hint)
     try:
+        for source, revision in sources.items():
+            if not downloads and hub.in_repository(source) and hub.cached_gguf(source, revision) is None:
+                hint = "Choose it in Live’s settings, under “Use your own pair”, which shows the download."
+                raise ConfigError(f"{source} hasn’t been downloaded to this server.", field="pair", hint=hint)
         register_pair(name)
     finally:
         _LOOKUP.release()

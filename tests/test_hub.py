@@ -24,6 +24,8 @@ from servers import Loopback, send, send_slowly
 from test_cli import ROOT
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
+from app import own_pairs as app_pairs
+from app.tabs import live
 from specdiff_core import loading
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
@@ -83,7 +85,7 @@ class Hub(Loopback):
             return send(request, json.dumps({"id": repo, "sha": here, "siblings": []}).encode())
         file = self.root / repo / str(name)
         headers = {"X_Repo_Commit": here, "ETag": f'"{tag(file)}"', "Accept_Ranges": "bytes"}
-        if request.command == "HEAD" or file.suffix != ".safetensors" or not self.slow.is_set():
+        if request.command == "HEAD" or file.suffix not in (".safetensors", ".gguf") or not self.slow.is_set():
             return send(request, file.read_bytes(), **headers)
         send(request, **{**headers, "Content_Length": str(file.stat().st_size)})
         request.close_connection = True
@@ -154,13 +156,26 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub) -> None:
 def test_a_quantisation_of_a_repository_is_fetched(
     served: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That file alone, once; a wrong name is answered with the right ones."""
+    """That file alone, once, with its progress on the page; a wrong name is answered with the right ones."""
     monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "converted"))
+    for name in ("app.run.engines.GLANCE", "specdiff_core.models.hub.PERIOD"):
+        monkeypatch.setattr(name, 0.02)
     folder = served.root / "lab" / "tiny-GGUF"
     folder.mkdir()
     for seed, name in enumerate(("tiny.Q8_0.gguf", "tiny-Q4_0.gguf", "tiny-Q4_0-00001-of-00002.gguf")):
         write(folder / name, seed=seed)
     own = own_pairs.parse({"target": "lab/tiny-GGUF:q4_0", "drafter": "lab/tiny-GGUF:tiny.Q8_0.gguf"})
+    with pytest.raises(ConfigError, match="downloaded"):
+        app_pairs.check(own.name)  # a link's
+    assert not [path for verb, path in served.asked if path.endswith(".gguf")]
+    served.slow.set()
+    lines = []
+    for _, words in live.choose_own({"target": own.target}):
+        lines.append(words)
+        if "Downloading lab/tiny-GGUF" in words:
+            served.released.set()
+    served.slow.clear()
+    assert served.released.is_set() and "Selected" in lines[-1]
     same_text(Engine.load(own.name, device="cpu"), "autoregressive")
     OWN_PAIRS.clear()
     asked = len(served.asked)

@@ -284,7 +284,7 @@ def test_links_to_a_slow_hub_take_one_thread_of_a_public_host(target: str, monke
 
 def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
-    update, message = live.choose_own({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
+    *_, (update, message) = live.choose_own({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
     assert "Selected" in message and update["value"].startswith(OWN)
     assert (find_pair(update["value"]).label, update["value"]) in update["choices"]
     names = [name for _, name in controls.drafter_choices(update["value"])]
@@ -292,7 +292,7 @@ def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pyt
     choices, _ = page.pairs_here(update["value"], dict)
     assert update["value"] in [name for _, name in choices["choices"]], "the drawer opens again"
     for values, words in (({}, "Target"), ({"target": "./<b>nowhere"}, "&lt;b&gt;nowhere does not exist")):
-        update, message = live.choose_own(values)
+        *_, (update, message) = live.choose_own(values)
         assert words in message and "choices" not in update
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gradio as gr
 
+from specdiff_core.models import hub
 from specdiff_core.models.own_pairs import KINDS, parse
 from specdiff_core.schema.methods import two_lanes
 from specdiff_core.schema.pairs import find_pair
@@ -16,7 +17,8 @@ from .. import controls, own_pairs, scripts
 from ..content.error_cards import card, new_run_id
 from ..content.examples import DARES, PRESETS, presets_of
 from ..content.html import element
-from ..controls import QUIET, Controls
+from ..controls import QUIET, UNLIMITED, Controls
+from ..run.engines import Progress, progress_of
 
 TAB = "live"
 KNOBS = ("gamma", "steps", "temperature")
@@ -98,13 +100,18 @@ def own_pair(settings: Mapping[str, Any]) -> None:
             fields["kind"] = gr.Dropdown(
                 kinds, value="", label="Kind of drafter", filterable=False, elem_id="own-kind", min_width=190
             )
-        use = gr.Button("Use this pair", size="sm", elem_id="own-use", scale=0)
+        with gr.Row():
+            use = gr.Button("Use this pair", size="sm", elem_id="own-use", scale=0)
+            stop = gr.Button("Stop", size="sm", elem_id="own-stop", scale=0, visible=False)
         message = gr.HTML("", elem_id="own-message", apply_default_css=False)
 
-    def choose(*values: Any) -> tuple[Any, str]:
-        return choose_own(dict(zip(fields, values, strict=True)))
+    def choose(*values: Any) -> Iterator[tuple[Any, ...]]:
+        for update, words in choose_own(dict(zip(fields, values, strict=True))):
+            yield update, words, gr.update(visible="value" not in update and "sd-own-refused" not in words)
 
-    use.click(choose, [*fields.values()], [settings["pair"], message], **QUIET)
+    chosen = use.click(choose, [*fields.values()], [settings["pair"], message, stop], **UNLIMITED)
+    stopped = element("p", text="Stopped. The next download continues from here.")
+    stop.click(lambda: (stopped, gr.update(visible=False)), None, [message, stop], cancels=[chosen], **QUIET)
 
 
 OWN_FIELDS = {
@@ -117,16 +124,23 @@ OWN_FIELDS = {
 """Field of :class:`~specdiff_core.models.own_pairs.OwnPair` -> label and placeholder."""
 
 
-def choose_own(values: Mapping[str, Any]) -> tuple[Any, str]:
-    """The update of the list of pairs, and a message below the form."""
+def choose_own(values: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
+    """Updates of the list of pairs, each with a message below the form: about a download, then the result."""
     try:
         name = parse(dict(values)).name
-        own_pairs.check(name)
+
+        def look_up(progress: Progress) -> None:
+            with hub.reporting(progress):
+                own_pairs.check(name, downloads=True)
+
+        for message in progress_of(look_up):
+            yield gr.skip(), element("p", text=message)
     except Exception as error:  # shown below the form; logged by content/error_cards.py
         failure = card(error, new_run_id())
-        return gr.skip(), element("p", text=f"{failure['message']} {failure['hint']}", class_="sd-own-refused")
+        yield gr.skip(), element("p", text=f"{failure['message']} {failure['hint']}", class_="sd-own-refused")
+        return
     words = "Selected. Its weights load when you first run it."
-    return gr.update(choices=controls.pair_choices({}, name), value=name), element("p", text=words)
+    yield gr.update(choices=controls.pair_choices({}, name), value=name), element("p", text=words)
 
 
 def drafters_of(pair: str, drafter: str) -> Any:
