@@ -100,7 +100,7 @@ def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
     assert time.monotonic() - began < 1.0 and messages == ["Loading endless", "Downloading", "Downloading"]
     after: list[str] = []
     remote.load("who", after.append)
-    assert after == before, "the same process"
+    assert [*filter(None, after)] == [*filter(None, before)], "the same process"
 
 
 def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
@@ -213,7 +213,10 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
     remote = Remote(load)
     events = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
     next(events)
+    os.kill(remote._process.pid, signal.SIGSTOP)  # in the middle of a long pass
+    began = time.monotonic()
     remote.end()
+    assert time.monotonic() - began < 1.5, "a container is killed soon"
     with pytest.raises(SpecDiffError, match="shutting down") as ended:
         list(events)
     assert card(ended.value, "r1")["hint"] == "Reload the page once it is running again."

@@ -63,9 +63,9 @@ class Remote:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """End the process when the server ends."""
+        """End the process when the server ends: at once, because a container's grace is short."""
         self._over = True
-        self.close()
+        self.close(patience=0)
 
     def alive(self) -> bool:
         return self._pipe is not None and self._process.is_alive()
@@ -75,12 +75,13 @@ class Remote:
         if pipe is self._pipe:
             self.close()
 
-    def close(self) -> None:
-        """End the process, also during a decode; the next :meth:`load` starts another."""
+    def close(self, patience: float = 2) -> None:
+        """End the process, also during a decode, and kill it after ``patience`` seconds; the next :meth:`load` starts
+        another."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             pipe.close()
-            self._process.join(2)
+            self._process.join(patience)
             self._process.kill()
             self._process.join(2)
 
