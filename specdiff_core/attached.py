@@ -324,7 +324,7 @@ class Attached:
         before = self.counts()
         at, began = 0.0, time.perf_counter()
         try:
-            with contextlib.closing(self._stream(request)) as stream:
+            with contextlib.closing(self._stream(request, stop)) as stream:
                 for chunk, new, tokens, ended in stream:
                     text += new
                     pending += new
@@ -346,6 +346,8 @@ class Attached:
                     if stop is not None and stop.is_set():
                         reason = "stopped"
                         break
+            if not reason and stop is not None and stop.is_set():
+                reason = "stopped"
             if not reason:
                 raise ServerError(f"The stream of {self.name} ended before the text did.")
         except ServerError as error:
@@ -429,11 +431,11 @@ class Attached:
         unsent = {name for name in _BOTH if name not in kind.supports}
         return {key: value for key, value in body.items() if value is not None and key not in unsent}
 
-    def _stream(self, body: dict[str, Any]) -> Generator[tuple[_Chunk, str, int, str], None, None]:
+    def _stream(self, body: dict[str, Any], stop: Stop | None) -> Generator[tuple[_Chunk, str, int, str], None, None]:
         """The events of a stream, each with its text, tokens and end (:meth:`_Chunk.read`). Raises
         ServerError if the server refuses, breaks off, sends invalid events, or exceeds a limit (of
         tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``, or of the time between two texts)."""
-        received, limit, deadline = 0, body[self.kind.limit], _Deadline(RUN_SECONDS)
+        received, limit, deadline = 0, body[self.kind.limit], _Deadline(RUN_SECONDS, stop)
         deadline.within(FIRST_SECONDS)
         with _answer(self, "POST", self.kind.path, deadline, json=body) as answer:
             if answer.status_code != 200:
@@ -560,11 +562,20 @@ def _client(address: str) -> httpx.Client:
 
 
 class _Deadline:
-    """When a connection is closed: after ``most`` seconds, or earlier. That is no error once the answer is complete."""
+    """When a connection is closed: after ``most`` seconds, or earlier, such as when it is stopped. That is no error
+    once the answer is complete or stopped."""
 
-    def __init__(self, most: float) -> None:
+    def __init__(self, most: float, stop: Stop | None = None) -> None:
         self._most = self.at, self.seconds = time.monotonic() + most, most
-        self.complete = False
+        self._stop, self.complete = stop, False
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        if self._stop is not None and self._stop.is_set():
+            self.complete = True
+            return 0.0
+        return self.at - time.monotonic()
 
     def within(self, seconds: float) -> None:
         """Close it so many seconds from now."""
@@ -585,8 +596,8 @@ def _within(deadline: _Deadline, name: str) -> Iterator[dict[str, Any]]:
                 shut_down()
 
     def watch() -> None:
-        while (left := deadline.at - time.monotonic()) > 0:
-            if over.wait(min(left, 1.0)):  # it may come earlier meanwhile
+        while (left := deadline.left) > 0:
+            if over.wait(min(left, 0.2)):  # it may come earlier meanwhile
                 return
         late.set()
         shut_down()

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -532,6 +533,25 @@ def test_a_race_goes_on_without_a_server_that_broke(capsys: pytest.CaptureFixtur
         assert cli.main(["race", "--prompt", "Once", "--attach", server.url]) == 0
     out = capsys.readouterr().out
     assert "broke off" in out and "failed" in out and "no drafts" in out
+
+
+def test_ctrl_c_keeps_what_was_measured(decoder: FakeDecoder, tmp_path: Path) -> None:
+    """Also while a server stalls."""
+    asked, trace = itertools.count(), tmp_path / "race.jsonl"
+
+    def answer(body: Body) -> Any:
+        if not next(asked):  # the warm-up
+            return sse(*VLLM)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return itertools.chain(sse(*VLLM[:2]), drip(b":\n"))
+
+    with StandIn("vllm", answer) as server:
+        words = ["race", "--prompt", "Once", "--max-new-tokens", "6", "--repeats", "2", "--attach", server.url]
+        began = time.monotonic()
+        assert cli.main([*words, "--trace", str(trace)]) == 130
+    assert time.monotonic() - began < 10
+    ends = [events[-1] for events in read_trace(trace).lanes.values()]
+    assert len(ends) == 3 and all(isinstance(end, Finished) for end in ends) and ends[-1].reason == "stopped"
 
 
 LLAMA_PYTHON = os.environ.get("SPECDIFF_LLAMA_PYTHON", sys.executable)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -173,6 +174,25 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "leave":  # from now on there are results to keep
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return engine
+
+
+@contextmanager
+def stopping() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C or SIGTERM sets; a second signal interrupts at once."""
+    pressed = threading.Event()
+
+    def stop(*_: Any) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+        say("Stopping after this step, and keeping everything. Press Ctrl-C again to stop at once.")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield pressed
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def check_target(path: Path | None, name: str) -> None:

@@ -59,27 +59,33 @@ def run(args: argparse.Namespace) -> None:
     for lane in lanes.values():
         options.note_cut(lane)
     engine = options.open_engine(args, config.pair, [settings.drafter for settings in lanes.values()])
-    runs = race_repeatedly(
-        engine,
-        args.prompt,
-        lanes | dict.fromkeys(servers, config),
-        repeats=args.repeats,
-        detail=args.trace is not None,
-        progress=options.changes(),
-        others=servers,
-        rendered=engine.rendered(args.prompt, config) if servers else "",
-    )
+    with options.stopping() as stop:
+        runs = race_repeatedly(
+            engine,
+            args.prompt,
+            lanes | dict.fromkeys(servers, config),
+            repeats=args.repeats,
+            detail=args.trace is not None,
+            stop=stop,
+            progress=options.changes(),
+            others=servers,
+            rendered=engine.rendered(args.prompt, config) if servers else "",
+        )
+    if not runs:
+        raise KeyboardInterrupt
     race = race_summary(runs)
     if args.json:
         print(json.dumps(race, ensure_ascii=False))
     else:
-        show(args.prompt, race, servers)
+        show(args.prompt, race, [lane for lane in servers if lane in runs])
     if args.trace is not None:
         order = [fold(run).seconds for run in runs[BASELINE]]
         repeat = order.index(median_low(order))
         write_trace(args.trace, {lane: repeats[repeat] for lane, repeats in runs.items()}, title=args.prompt[:80])
-        if args.repeats > 1:
+        if len(order) > 1:
             options.say(f"{args.trace.name} holds repeat {repeat + 1}, in which vanilla took its median time")
+    if stop.is_set():
+        raise KeyboardInterrupt
 
 
 def show(prompt: str, race: Mapping[str, Any], servers: Collection[str]) -> None:

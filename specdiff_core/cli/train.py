@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdiff_core.cli.options import add_parser, add_placement, add_settings, given, say
+from specdiff_core.cli.options import add_parser, add_placement, add_settings, given, say, stopping
 from specdiff_core.measure.prompts import FORMS, read_prompts
 from specdiff_core.schema.errors import OutOfMemory, is_memory
 from specdiff_core.schema.wording import PROGRAM
@@ -82,8 +79,8 @@ def run_drafter(args: argparse.Namespace) -> None:
     pair = register_pair(parse({"target": args.target, "context": args.context}).name)
     placement: dict[str, Any] = {"device": args.device, "dtype": args.dtype}
     engine = Engine.load(pair.name, drafters=("none",), progress=say, **placement)
-    with stopping() as stopped:
-        folders: dict[str, Any] = {"answers": args.answers, "valid": valid, "stopped": stopped, "argv": args.argv}
+    with stopping() as stop:
+        folders: dict[str, Any] = {"answers": args.answers, "valid": valid, "stopped": stop.is_set, "argv": args.argv}
         training = DrafterTraining(engine, prompts, args.out, settings, **folders)
         try:
             report(training)
@@ -96,29 +93,9 @@ def run_drafter(args: argparse.Namespace) -> None:
     if card is not None:
         drafter = args.out if is_local(args.out) else f"./{args.out}"
         print(f"{card}\nRace it: {PROGRAM} race --target {args.target} --drafter {drafter} --prompt …")
-    if stopped():
+    if stop.is_set():
         say("Stopped. To continue, repeat the command with --resume.")
         raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def stopping() -> Iterator[Callable[[], bool]]:
-    """Yield a callable: True after Ctrl-C or SIGTERM; a second signal interrupts at once."""
-    pressed = False
-
-    def stop(*_: Any) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-        say("Stopping after this step, and keeping everything. Press Ctrl-C again to stop at once.")
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: pressed
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def report(training: DrafterTraining) -> None:

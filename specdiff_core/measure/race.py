@@ -72,7 +72,7 @@ def race(
 
     yield from interleave({lane: decode(lane, decoder) for lane in ready if lane not in others})
     for lane in ready:
-        if lane in others:
+        if lane in others and not (stop and stop.is_set()):
             yield from interleave({lane: decode(lane, others[lane])})
 
 
@@ -83,11 +83,13 @@ def race_repeatedly(
     *,
     repeats: int = 1,
     detail: bool = False,
+    stop: Stop | None = None,
     progress: Callable[[str], None] = lambda message: None,
     others: Mapping[str, Decoder] | None = None,
     rendered: str = "",
 ) -> dict[str, list[list[Event]]]:
-    """The runs of every lane, of ``repeats`` races with the same seed; arguments as of :func:`race`.
+    """The runs of every lane, of ``repeats`` races with the same seed; arguments as of :func:`race`. If they are
+    stopped, the complete races, or what the first one has of the lanes that began.
 
     Raises:
         ConfigError: ``repeats`` is not a positive number.
@@ -100,9 +102,12 @@ def race_repeatedly(
         progress(f"racing, {repeat + 1} of {repeats}")
         for events in runs.values():
             events.append([])
-        options: dict[str, Any] = {"detail": detail, "progress": progress, "others": others, "rendered": rendered}
+        options: dict[str, Any] = {"detail": detail, "stop": stop, "progress": progress, "others": others}
+        options["rendered"] = rendered
         for lane, event in race(decoder, prompt, lanes, **options):
             if isinstance(event, Exception):
                 raise event
             runs[lane][-1].append(event)
+        if stop is not None and stop.is_set():
+            return {lane: events[:repeat] or events for lane, events in runs.items() if events[0]}
     return runs
