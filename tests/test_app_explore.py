@@ -194,7 +194,7 @@ def test_what_the_browser_may_not_ask_is_a_card() -> None:
         assert frame["phase"] == "failed" and frame["card"]["hint"], asked
 
 
-@pytest.mark.parametrize("name", ["doctor", "diverge", "window-map", "side-by-side", "learn", "counting"])
+@pytest.mark.parametrize("name", ["doctor", "window-map", "side-by-side", "learn", "counting"])
 def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser sends what it likes. On one's own machine the pair is loaded."""
     looked: list[str] = []
@@ -213,15 +213,6 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
         assert frames(asked, factory=lambda pair, *_: loaded.append(pair) or FakeDecoder())[-1]["phase"] == "finished"
         assert (loaded, looked) == ([own], ["/etc/passwd"])
         OWN_PAIRS.clear()
-
-
-def test_another_pair_in_a_trace_loads_nothing() -> None:
-    given = {"config": {"pair": "own?target=%2Fetc", "drafter": "mdlm"}, "prompt": "Once", "prompt_ids": [1]}
-    given |= {"target": "embedded/target", "after": []}
-    loaded: list[str] = []
-    asked = ask(explore="side-by-side", given=json.dumps(given), branch="a")
-    frames(asked, factory=lambda pair, *_: loaded.append(pair) or FakeDecoder())
-    assert loaded == ["embedded"]
 
 
 def test_the_forms_narrow_to_what_a_pair_has() -> None:
@@ -400,7 +391,7 @@ def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
             )
             assert not unasked.keys() & {field["name"] for field in final["forms"][name]["fields"]}
             assert {column for row in found["rows"] for column in row} <= EXPLORATIONS[name].columns.keys()
-    assert set(final["renamed"].values()) <= EXPLORATIONS.keys()
+    assert set(final["renamed"].values()) <= EXPLORATIONS.keys() and final["renamed"]["diverge"] == "side-by-side"
 
 
 def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

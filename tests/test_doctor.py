@@ -1,4 +1,4 @@
-"""The doctor names faults in a pair; diverge distinguishes ties, bugs and draws."""
+"""The doctor names faults in a pair."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 from test_explore import explore
@@ -27,15 +26,7 @@ from specdiff_core.drafters.eagle import EagleSession
 from specdiff_core.drafters.variants import _with as changed
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import doctor
-from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
-from specdiff_core.models.cache import KeyValues
-from specdiff_core.models.target import NetworkSession
-from specdiff_core.schema.errors import ConfigError, SpecDiffError
-from specdiff_core.schema.events import Event, Finished, RunStarted
-from specdiff_core.schema.fields import parse
-from specdiff_core.schema.pairs import OWN_PAIRS
-from specdiff_core.schema.trace import write_trace
 
 FEW: dict[str, Any] = {"tokens": 40, "flavours": "stories,dialogue,code", "per_flavour": 2, "gamma": 4}
 
@@ -305,30 +296,11 @@ def test_a_wrong_shift_on_the_command_line_is_named(
     assert "The shift looks wrongly declared" in capsys.readouterr().out
 
 
-def test_two_runs_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = [*own, "--kind", "denoise", "--shift", "1"]
-    file = tmp_path / "answer.json"
-    few = ["--prompt", "the cat", "--tokens", "30"]
-    assert main(["diverge", "vanilla", "specdiff", *own, *few, "--json", str(file)]) == 0
-    assert "Both runs have the same 30 tokens" in capsys.readouterr().out
-    final = json.loads(file.read_text())
-    assert final["facts"]["labels"]["b"] == "SpecDiff"
-    assert (
-        main(["decode", "--prompt", "the cat", *own, "--max-new-tokens", "8", "--trace", str(tmp_path / "a.jsonl")])
-        == 0
-    )
-    OWN_PAIRS.clear()  # as in another process: the trace's header names the pair
-    traces = [str(tmp_path / "a.jsonl"), "prompt_lookup"]
-    assert main(["diverge", *traces, "--prompt", "the cat", "--tokens", "8"]) == 0
-    assert "Both runs have the same" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["doctor"], "a causal network with a mask token"),
         (["doctor", "--kind", "denoise"], "whether slot i or slot i − 1"),
-        (["diverge", "--kind", "denoise", "--shift", "1"], "has no drafter for eagle2"),
         (["explore", "text", "--kind", "denoise", "--shift", "1"], "has no drafter for dflash"),
         (["explore", "what-it-takes", "--kind", "magic"], "no kind of drafter called 'magic'"),
     ],
@@ -371,113 +343,3 @@ def test_explorations_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pyt
     assert all("The prompt has" in line for line in final["facts"]["skipped"])
     assert 20 > len(final["facts"]["skipped"]) > 5, "some of the project's own have room"
     capsys.readouterr()
-
-
-# Two runs that part.
-
-SHORT: dict[str, Any] = {"a": "vanilla", "b": "dflash", "tokens": 16}
-
-
-def seen(engine: Engine, **values: Any) -> Any:
-    return explore(Diverge, engine, **{**SHORT, **values}).result
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [({}, "same"), ({"temperature": 0.9, "rule": "match"}, "same"), ({"temperature": 0.9}, "sampling")],
-    ids=str,
-)
-def test_runs_agree_unless_each_draws_for_itself(engine: Engine, values: dict[str, Any], verdict: str) -> None:
-    assert seen(engine, **values).facts["verdict"] == verdict
-
-
-def next_row(self: KeyValues, scored: int, rows: Any, keep: Any = KeyValues.keep) -> None:
-    """Keep a wrong row at the end of each round."""
-    rows = list(rows)
-    keep(self, scored, [*rows[:-1], min(rows[-1] + 1, scored - 1)] if rows else rows)
-
-
-def moved(self: NetworkSession, ids: Any, *others: Any, forward: Any = NetworkSession.forward) -> Any:
-    """Return the rows of wide passes one row too late."""
-    logits, outputs = forward(self, ids, *others)
-    return (logits.roll(1, 0) if len(ids) > 1 else logits), outputs
-
-
-@pytest.mark.parametrize(("part", "name", "wrong"), [(KeyValues, "keep", next_row), (NetworkSession, "forward", moved)])
-def test_a_row_too_far_is_a_bug(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, part: type, name: str, wrong: Any
-) -> None:
-    monkeypatch.setattr(part, name, wrong)
-    final = seen(engine)
-    assert (final.facts["verdict"], final.facts["wrong"]) == ("bug", ["B"]), final.facts["findings"]
-    assert [row["behind"] > 0 for row in final.rows] == [False, True]
-
-
-# Recorded runs.
-
-
-@pytest.fixture(scope="module")
-def bf16() -> Engine:
-    return lab.load(dtype="bf16", drafters=["none"])
-
-
-def recorded(engine: Engine, prompt: str, **settings: Any) -> list[Event]:
-    events = engine.decode(prompt, lab.DecodeConfig(drafter="none", ignore_eos=True, **settings), detail=False)
-    return [event for event in events if isinstance(event, RunStarted | Finished)]
-
-
-def planted(engine: Engine, near: bool) -> dict[str, list[Event]]:
-    """A run, and one with the second-best token where that lacks little, or a lot."""
-    for prompt in parse(Doctor, {"per_flavour": 5}).prompts(engine)[0]:
-        header, end = recorded(engine, prompt.prompt, max_new_tokens=32)
-        run = engine.target.start()
-        run.read(header.prompt_ids[:-1])
-        logits = run.score([header.prompt_ids[-1], *end.ids[:-1]]).logits.double()
-        best = logits.topk(2)
-        leads = best.values[:, 0] - best.values[:, 1]
-        unit = 2.0 ** torch.log2(logits.abs().max()).floor() * torch.finfo(torch.bfloat16).eps
-        positions = (leads <= unit if near else leads > 100 * unit).nonzero().flatten().tolist()
-        if positions := [position for position in positions if position > 2]:
-            position = positions[0]
-            # Equal ones are unordered.
-            second = next(one for one in best.indices[position].tolist() if one != end.ids[position])
-            other = [*end.ids[:position], second, *end.ids[position:-1]]
-            return {"a": [header, end], "b": [header, msgspec.structs.replace(end, ids=tuple(other))]}
-    raise AssertionError("no such position in twenty texts")
-
-
-@pytest.mark.parametrize(("near", "verdict"), [(True, "tie"), pytest.param(False, "bug", marks=pytest.mark.slow)])
-def test_a_tie_of_bf16_is_one_and_a_wide_lead_is_none(
-    bf16: Engine, tmp_path: Path, near: bool, verdict: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lanes = planted(bf16, near)
-    file = tmp_path / "two.jsonl.gz"
-    write_trace(file, dict(lanes))
-    values = Diverge.from_files({"a": f"{file}#a", "b": f"{file}#b"})
-    final = explore(Diverge, bf16, **values).result
-    assert final.facts["verdict"] == verdict, final.facts["findings"]
-    one, other = (lanes[lane][-1].ids for lane in "ab")
-    position = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
-    assert final.facts["position"] == position + 1
-    with pytest.raises(ConfigError, match="used bf16"):
-        explore(Diverge, lab.load(drafters=["none"], dtype="fp32"), **values)
-    assert main(["diverge", f"{file}#a", f"{file}#b", "--dtype", "bf16", "--json", str(tmp_path / "x.json")]) == 0
-    assert final.facts["findings"][1] in capsys.readouterr().out
-    assert json.loads((tmp_path / "x.json").read_text())["facts"]["verdict"] == verdict
-
-
-def test_what_cannot_be_compared_is_refused(bf16: Engine, tmp_path: Path) -> None:
-    runs = {name: recorded(bf16, name, max_new_tokens=8) for name in ("Once", "The dog")}
-    write_trace(tmp_path / "both", dict(runs))
-    write_trace(tmp_path / "cut", {"run": runs["Once"][:1]})
-    both = str(tmp_path / "both")
-    for values, word in (
-        ({"a": both, "b": both}, "several lanes"),
-        ({"a": f"{both}#Once", "b": f"{both}#nobody"}, "no lane 'nobody'"),
-        ({"a": f"{both}#Once", "b": f"{both}#The dog"}, "different pairs or prompts"),
-        ({"a": f"{both}#Once", "b": str(tmp_path / "cut")}, "is incomplete"),
-        ({"a": "nobody"}, "nobody"),
-        ({"b": "auto"}, "not reproducible"),
-    ):
-        with pytest.raises(SpecDiffError, match=word):
-            explore(Diverge, bf16, **Diverge.from_files(values))

@@ -33,14 +33,13 @@ from specdiff_core.explorations import EXPLORATIONS, learn, losslessness, round_
 from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, Step, command_of, csv_of
 from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
-from specdiff_core.explorations.diverge import Diverge
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.figures import accepted_lengths, html_page, ratio
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.runs import Runs
-from specdiff_core.explorations.side_by_side import BRANCH, Given, SideBySide, before_round, rounds_of
+from specdiff_core.explorations.side_by_side import BRANCH, SideBySide
 from specdiff_core.explorations.temperature import Temperature, reliability, shortened
 from specdiff_core.explorations.text import WhichText, joint, kind_of
 from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted
@@ -117,9 +116,7 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
         (WindowMap, {**MAP, "temperature": 0.7, "texts": "One line\nAnother, with a comma", "seed": 5}),
         (Losslessness, {"rules": "naive,block", "order": "random", "prompt": "He said “yes”."}),
         (RoundCost, {}),
-        (EXPLORATIONS["diverge"], {"b": "dflash", "tokens": 20}),
         (SideBySide, {"a": "eagle2", "rule": "match", "branch": "b", "round": 3, "take": 7, "branch_seed": 9}),
-        (SideBySide, {"branch": "a", "take": -1, "given": '{"config": {}}'}),
     ],
 )
 def test_the_command_says_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
@@ -149,7 +146,6 @@ def test_the_command_says_the_same(kind: type[Exploration], values: dict[str, An
         (SideBySide, {**TWO, "a": "auto"}, "not reproducible"),
         (SideBySide, {**TWO, "rule": "nothing"}, "rule"),
         (SideBySide, {**TWO, "prompt": " "}, "prompt"),
-        (SideBySide, {**TWO, "given": "{"}, "a run from a trace"),
         (Losslessness, {"gamma": 2, "steps": 4}, "T = 4"),
         (Losslessness, {"rules": "wrong"}, "rule"),
         (Losslessness, {"models": "mdlm", "prompt": "word " * 79}, "too long"),
@@ -962,43 +958,6 @@ def test_a_branch_may_be_drawn_anew(engine: Engine) -> None:
         assert next(row for row in final.result.rows if row["run"] == BRANCH)["position"] == position + 1
 
 
-@pytest.mark.parametrize("nodes", [0, 8], ids=["window", "tree"])
-def test_a_run_of_a_trace_goes_on_as_its_own_engine_would(engine: Engine, nodes: int) -> None:
-    base = {"max_new_tokens": 24, "drafter": "block", "ignore_eos": True, "gamma": 6, "tree_nodes": nodes}
-    run = list(lab.decode("Once upon a time", engine=engine, **base))
-    pieces = events.pieces_of(run)
-    rows = rounds_of("a", run, 1, pieces)
-    row = next(row for row in rows if row["round"] > 1 and row["rejected"] is not None)
-    header = next(event for event in run if isinstance(event, events.RunStarted))
-    given = Given(
-        config=dict(header.config),
-        prompt=header.prompt,
-        prompt_ids=header.prompt_ids,
-        target=header.models["target"],
-        after=tuple(before_round(run, row["round"])),
-    )
-    assert list(given.after) == list(run[-1].ids[: row["position"] - 1 + row["accepted"]])
-    take = next(i for i, words in pieces.items() if words == row["rejected"])
-    asked = {"given": msgspec.json.encode(given).decode(), "branch": "a", "round": row["round"], "take": take}
-    final = explore(SideBySide, engine, **asked)
-    assert (final.done, final.total) == (1, 1)
-    lane = lanes_of(final)[BRANCH]
-    assert next(one for one in lane if isinstance(one, events.RunStarted)).prompt_ids[-1] == take
-    assert len(new_ids(final, BRANCH)) == 24 - len(given.after) - 1
-    assert final.result.facts["branch"]["position"] == len(given.after) + 1
-    assert final.result.rows[0]["position"] == len(given.after) + 2
-    for wrong, word in (
-        ({"target": "another"}, "decoded by another of the pair embedded"),
-        ({"config": {**given.config, "pair": "gpt2"}}, "of the pair gpt2"),
-        ({"after": (10**9,)}, "tokens that this target lacks"),
-        ({"prompt": "Twice"}, "is tokenized differently here"),
-        ({"config": {**given.config, "gamma": 10**6}}, "Draft window"),
-    ):
-        changed = msgspec.json.encode(msgspec.structs.replace(given, **wrong)).decode()
-        with pytest.raises(ConfigError, match=word):
-            explore(SideBySide, engine, **{**asked, "given": changed})
-
-
 def test_a_run_cannot_go_on_from_more_than_fits(engine: Engine) -> None:
     config = lab.DecodeConfig(drafter="none", max_new_tokens=4)
     with pytest.raises(ContextOverflow):
@@ -1109,10 +1068,9 @@ def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
             Losslessness,
             {"models": "mdlm", "rules": "ratio", "runs": 200, "length": 1, "top_k": 2, "gamma": 1, "steps": 1},
         ),
-        (Diverge, {"b": "specdiff", "tokens": 16}),
         (Doctor, {"drafter": "mdlm", "per_flavour": 1, "flavours": "stories", "tokens": 16}),
     ],
-    ids=["losslessness", "diverge", "doctor"],
+    ids=["losslessness", "doctor"],
 )
 def test_the_engine_of_other_runs_is_never_changed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: type[Exploration], values: dict[str, Any]

@@ -36,7 +36,6 @@ from specdiff_core.drafters.base import Drafter
 from specdiff_core.drafters.prompt_lookup import PromptLookupDrafter
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.side_by_side import rounds_of
 from specdiff_core.measure.grid import SWEPT, BenchSetting
 from specdiff_core.schema.events import (
     CONTROL,
@@ -253,17 +252,8 @@ KINDS: dict[str, Callable[[], dict[str, list[Event]]]] = {
     "vanilla failed": lambda: failed(60),
     "vanilla not loaded": lambda: failed(0),
 }
-RACES, TRACES = ROOT / "assets" / "compare" / "races" / "compare", ROOT / "assets" / "traces"
-SCRIPTED = ROOT / "tests" / "golden" / "scripted.jsonl"
-PAIRS_OF_RUNS: list[tuple[tuple[Path, str], tuple[Path, str]]] = [
-    ((TRACES / "dialogue-eagle-2.jsonl.gz", "drafted"), (TRACES / "dialogue-draft-tree-ddtree.jsonl.gz", "drafted")),
-    ((TRACES / "dialogue-eagle.jsonl.gz", "vanilla"), (TRACES / "dialogue-naive-p-q-not-lossless.jsonl.gz", "drafted")),
-    ((TRACES / "math-four-denoising-steps.jsonl.gz", "drafted"), (TRACES / "race" / "code.jsonl.gz", "ddtree")),
-    ((RACES / "0-code.jsonl.gz", "block/9/1/9"), (TRACES / "race" / "math.jsonl.gz", "specdiff")),
-    ((RACES / "0-code.jsonl.gz", "vanilla"), (RACES / "0-math.jsonl.gz", "eagle/4/4")),
-    ((SCRIPTED, "ratio"), (TRACES / "race" / "story.jsonl.gz", "eagle")),
-]
-"""Two runs after one prompt, alike and not; after two; without words; and a scripted one."""
+
+
 SHIPPED = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "assets").rglob("*.jsonl.gz"))
 QUICK = [name for name in SHIPPED if name.startswith("assets/traces/")]
 SLOW = [name for name in SHIPPED if name not in QUICK]
@@ -289,7 +279,6 @@ def folded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     no_steps = [one.name for pair in PAIRS.values() for one in pair.drafters if not denoises(one.name)]
     asked = {
         "traces": traces,
-        "pairs": [[{"path": str(path), "lane": lane} for path, lane in pair] for pair in PAIRS_OF_RUNS],
         "spellings": spellings(),
         "crowded": CROWDED,
         "noSteps": no_steps,
@@ -447,25 +436,6 @@ def test_both_languages_fold_a_trace_alike(name: str, folded: dict[str, Any]) ->
     }
     differ = [*itertools.islice(differences(ours, folded["traces"][name]), 10)]
     assert not differ, "\n".join(differ)
-
-
-@pytest.mark.parametrize("number", range(len(PAIRS_OF_RUNS)))
-def test_both_languages_align_two_traces_alike(number: int, folded: dict[str, Any]) -> None:
-    ours = [
-        _rounded(row)
-        for name, (path, lane) in zip("ab", PAIRS_OF_RUNS[number], strict=True)
-        for row in rounds_of(name, read_trace(path).lanes[lane], 1, {})
-    ]
-    theirs = [_rounded(row) for row in folded["aligned"][number]]
-    differ = [*itertools.islice(differences(ours, theirs), 10)]
-    assert not differ, "\n".join(differ)
-
-
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without its words; halves of milliseconds may be rounded either way."""
-    left_out = ("text", "added", "rejected")
-    numbers = {name: value for name, value in row.items() if name not in left_out}
-    return numbers | {"milliseconds": round(row["milliseconds"], 2)}
 
 
 def test_python_and_javascript_spell_the_same_words(folded: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 // it follows a measurement that still runs.
 
 import { aboutWords, busyMachine, progressWords } from './state/exploration.js';
-import { BRANCH, Opened } from './state/alignment.js';
 import { Explored } from './views/explored.js';
 import { FORMULAS } from './state/formulas.js';
 import { Form } from './views/form.js';
@@ -13,17 +12,14 @@ import { SideBySide } from './views/tracks.js';
 import { address, fits } from './views/link.js';
 import { until } from './views/dom.js';
 import { buildLane } from './state/lane.js';
-import { carried, fetchFile, fetchTrace, readFile, serialise } from './state/trace.js';
+import { fetchFile, fetchTrace } from './state/trace.js';
 import { html, render } from './views/ui.js';
 import { plural } from './state/format.js';
 import { keep, recall } from './storage.js';
 import { know } from './views/glossary.js';
 import { canRun, mark, openRace, register, visit } from './page.js';
 import { code } from './views/room.js';
-import { readMoment } from './state/moment.js';
 /** @import { Answer, Figure } from './state/exploration.js' */
-/** @import { Card } from './views/notes.js' */
-/** @import { Kept } from './state/history.js' */
 /** @import { Charts } from './views/charts.js' */
 /** @import { Field, Pair } from './views/form.js' */
 
@@ -39,7 +35,7 @@ import { readMoment } from './state/moment.js';
  * @property {string} plotly @property {import('./views/glossary.js').Symbols} symbols
  */
 /** @typedef {{run: string, name: string}} Run */
-/** @typedef {'recorded' | 'live' | 'opened'} Source of an answer */
+/** @typedef {'recorded' | 'live'} Source of an answer */
 /** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]},
  *  show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string,
  *  over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
@@ -52,16 +48,11 @@ const WORDS = {
   alone: 'Up to two questions are measured at a time, in turns.',
   stops: 'Stopping; results so far are kept…',
 };
-const OPENED = 'opened.jsonl'; // the address of the opened lanes, as one file
 const UNREADABLE = {
   title: 'This answer cannot be shown',
   message: 'The server’s answer is inconsistent.',
   hint: 'Measure again.',
 };
-
-/** Whether an answer is a branch of an opened run. */
-const continues = ({ explore, result }) =>
-  explore === 'side-by-side' && Boolean(result.choice.given);
 
 /** @extends {Job<Run>} */
 export class Explore extends Job {
@@ -79,9 +70,8 @@ export class Explore extends Job {
     this.widgets = {};
     /** @type {Charts | null} of the figures that are shown */
     this.charts = null;
-    /** @type {Record<Source, Record<string, Answer>>} by file, by name, by name */
-    this.answers = { recorded: {}, live: {}, opened: {} };
-    this.opened = new Opened(); // traces that the visitor opened, to compare two of their lanes
+    /** @type {Record<Source, Record<string, Answer>>} by file, by name */
+    this.answers = { recorded: {}, live: {} };
     /** @type {Record<string, any> | null} settings of the branch that is measured, instead of the
      *  form's: until it is complete, nothing that is shown changes */
     this.branch = null;
@@ -172,7 +162,6 @@ export class Explore extends Job {
     const answers = {
       recorded: this.answers.recorded[this.stem],
       live: this.answers.live[this.name],
-      opened: this.answers.opened[this.name],
     };
     const sources = /** @type {Source[]} */ ([this.source, 'recorded', 'live']);
     const from = sources.find((source) => answers[source]) ?? 'recorded';
@@ -202,7 +191,7 @@ export class Explore extends Job {
    *  and a measurement that fails loses them. */
   get hasRaces() {
     const { from, answer } = this.shown;
-    return from === 'opened' || (from === 'live' && this.runs) ||
+    return (from === 'live' && this.runs) ||
       Object.keys(answer?.files ?? {}).length > 0;
   }
 
@@ -299,7 +288,6 @@ export class Explore extends Job {
         race: (race) => this.race(race),
         open: (race) => this.openRace(race),
         ask: (values) => this.goAnotherWay(values),
-        given: (run, round) => this.opened.given(run, round, Object.keys(this.options.pairs)),
       })
       : null;
     mark();
@@ -368,60 +356,6 @@ export class Explore extends Job {
     }
   }
 
-  /** Open traces of the visitor, then show two of the open lanes, or ask for another. The answer
-   *  stays until there are two.
-   *  @param {[title: string, trace: () => Promise<import('./state/trace.js').Trace>][]} traces
-   *  @param {Omit<Card, 'message'>} failed shown with the reasons */
-  async read(traces, failed) {
-    const { name } = this;
-    const wrong = [];
-    this.card.hide();
-    for (const [title, trace] of traces) {
-      try {
-        this.opened.add(title, await trace());
-      } catch (error) {
-        wrong.push(`${title}: ${error instanceof Error ? error.message : error}`);
-        console.warn('trace not opened:', error);
-      }
-    }
-    if (wrong.length) this.card.show({ ...failed, message: `${wrong.join('; ')}.` });
-    if (this.name !== name) return;
-    if (this.opened.answer) this.showOpened();
-    else if (this.opened.lanes.length && !wrong.length) {
-      this.card.show({
-        title: 'One more lane is needed',
-        message: 'This trace holds one lane. Open another trace to compare it with.',
-        hint: '',
-      });
-    }
-  }
-
-  /** @param {File[]} files of the visitor */
-  readFiles(files) {
-    this.read(files.map((file) => [file.name, () => readFile(file)]), {
-      title: 'Not a trace',
-      hint:
-        'Choose .jsonl or .jsonl.gz files that were downloaded from this page or written with ' +
-        '--trace. Traces that you opened earlier stay open.',
-    });
-  }
-
-  /** @param {string} title @param {Kept} run of the visitor, on the server */
-  readRun(title, { query }) {
-    this.read([[title, () => fetchTrace(`runs/${readMoment(query)?.trace}`)]], {
-      title: 'This run isn’t kept any more',
-      hint: 'The server keeps runs for a few days, or until it restarts. Choose another run, or ' +
-        'open a trace that you downloaded.',
-    });
-  }
-
-  /** Show two lanes of the opened traces. */
-  showOpened() {
-    this.answers.opened[this.name] = /** @type {Answer} */ (this.opened.answer);
-    this.source = 'opened';
-    this.draw();
-  }
-
   draw() {
     if (this.answer) this.widget?.show?.(this.answer);
     render(html`<${Explored} app=${this} />`, this.root);
@@ -430,10 +364,6 @@ export class Explore extends Job {
   /** The address of a race's trace; undefined until the exploration ends. */
   async race(race) {
     const { from } = this.shown;
-    if (from === 'opened') {
-      carried.set(OPENED, new TextEncoder().encode(serialise(this.opened.trace)));
-      return OPENED;
-    }
     const file = this.answer.files?.[race];
     return file && (from === 'live' ? file : this.options.folder + file);
   }
@@ -465,27 +395,8 @@ export class Explore extends Job {
       lanes: Object.keys(labels),
       title,
       labels,
-      source: { live: 'measured', opened: 'file', recorded: 'recording' }[from],
+      source: from === 'live' ? 'measured' : 'recording',
     });
-  }
-
-  /** Add the branch that the server decoded from an opened run. @param {Answer} result */
-  async goOn(result, url) {
-    const { lanes } = await fetchTrace(url);
-    if (
-      !this.opened.goOn(result.choice.given, {
-        ...result.facts.branch,
-        seed: result.choice.branch_seed,
-      }, lanes[BRANCH])
-    ) {
-      this.card.show({
-        title: 'This branch belongs to a trace that isn’t open',
-        message: 'You have chosen other lanes since then, or reloaded the page.',
-        hint: 'Open the traces and choose the token again.',
-      });
-      return;
-    }
-    this.showOpened();
   }
 
   /** Measure the shown answer again with some values changed.
@@ -501,12 +412,11 @@ export class Explore extends Job {
     return !this.busy && canRun(this.prefix);
   }
 
-  /** Measure the shown answer again with a branch; of an opened run, only the branch. Returns
-   *  whether it began.
+  /** Measure the shown answer again with a branch. Returns whether it began.
    *  @param {Record<string, any>} values */
   goAnotherWay(values) {
     if (!this.free) return false;
-    this.branch = this.shown.from === 'opened' ? values : { ...this.answer.choice, ...values };
+    this.branch = { ...this.answer.choice, ...values };
     this.press('run');
     return true;
   }
@@ -564,9 +474,7 @@ export class Explore extends Job {
     }
     const { explore: name, phase, result } = message;
     if (name && name !== this.name && this.follows) this.select(name);
-    if (result && (phase === 'finished' || !this.branch && !continues(message))) {
-      this.accept(message);
-    }
+    if (result && (phase === 'finished' || !this.branch)) this.accept(message);
     if (message.finished) {
       this.finish(message);
       return;
@@ -577,13 +485,9 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** Show an answer of the server, or add it to the opened run that it continues. */
+  /** Show an answer of the server. */
   accept(message) {
     const { explore: name, result, files } = message;
-    if (continues(message)) {
-      this.goOn(result, files.runs);
-      return;
-    }
     this.answers.live[name] = { ...result, files };
     delete this.made[name];
     if (name === this.name) this.source = 'live';

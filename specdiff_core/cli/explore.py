@@ -34,14 +34,14 @@ def add_command(commands: Any) -> None:
 
 
 def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
-    """Add one exploration; fields that may name a file are positional."""
+    """Add one exploration."""
     parser = options.add_parser(commands, name, run, f"{kind.title.rstrip('?')}: {kind.question}")
     parser.set_defaults(exploration=kind)
     group = parser.add_argument_group("settings")
     fields = fields_of(kind)
-    for name, field in fields.items():
+    for field in fields.values():
         note = ", or @FILE to read it from a file" if field.is_long else ""
-        options.add_field(group, field, positional=name in kind.files, note=note)
+        options.add_field(group, field, note=note)
     if not fields["pair"].hidden:
         options.add_own_pair(parser, drafter="drafter" not in fields)
     options.add_placement(parser)
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
         usual = "drafter" in fields and "drafter" not in given and fields["drafter"].default
         if "drafter" in fields and usual not in [spec.name for spec in find(given["pair"]).drafters]:
             given["drafter"] = options.only(drafters)
-    exploration = parse(kind, kind.from_files(given))
+    exploration = parse(kind, given)
     find(exploration.pair)  # registers a pair of your own
     _check_outputs(args)
     target: Path | None = getattr(args, "made", None)

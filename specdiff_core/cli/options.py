@@ -39,14 +39,12 @@ def explain(field: Field, note: str = "") -> str:
     return f"{label} [{'; '.join(notes)}]".replace("%", "%%")
 
 
-def add_field(parser: Any, field: Field, *, positional: bool = False, note: str = "") -> None:
+def add_field(parser: Any, field: Field, *, note: str = "") -> None:
     """Add the flag of a field; if it is absent, so is its value. A switch also takes a value or a ``--no-``."""
     options: dict[str, Any] = {"help": argparse.SUPPRESS if field.hidden else explain(field, note)}
     options |= {"default": argparse.SUPPRESS, "metavar": field.symbol or field.name.upper()}
     name = flag(field.name)
-    if positional:
-        parser.add_argument(field.name, nargs="?", **options)
-    elif field.kind is bool:
+    if field.kind is bool:
         parser.add_argument(name, dest=field.name, nargs="?", const=True, **options)
         off: dict[str, Any] = {"action": "store_const", "const": False, "help": argparse.SUPPRESS}
         parser.add_argument(f"--no{name[1:]}", dest=field.name, default=argparse.SUPPRESS, **off)

@@ -14,7 +14,13 @@ for _file in pkgutil.iter_modules(__path__):  # an exploration is one file
 FIRST = ("window-map", "what-it-takes", "losslessness", "temperature", "text", "budget", "side-by-side", "learn")
 """The order on the page; one that is not named here follows."""
 EXPLORATIONS = {name: NAMED[name] for name in dict.fromkeys((*FIRST, *NAMED))}
-RENAMED = {"which-gamma": "window-map", "length": "text", "kinds-of-text": "text", "align": "learn"}
+RENAMED = {
+    "which-gamma": "window-map",
+    "length": "text",
+    "kinds-of-text": "text",
+    "align": "learn",
+    "diverge": "side-by-side",
+}
 """Names in older links -> the explorations that replaced them."""
 
 

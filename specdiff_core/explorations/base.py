@@ -11,7 +11,7 @@ import dataclasses
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -112,7 +112,6 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     question: ClassVar[str]
     columns: ClassVar[dict[str, str]] = {}  # column of the table -> its meaning
     tab: ClassVar[str] = "explore"  # tab of the page; empty for commands
-    files: ClassVar[tuple[str, ...]] = ()  # fields that may name a file on the command line
     makes: ClassVar[str] = ""  # describes its files to download; empty if there are none
     takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
     scales: ClassVar[tuple[str, ...]] = ()
@@ -151,11 +150,6 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         """Describe the numbers of an :class:`Answer`, complete or partial. Pure."""
         return Report()
-
-    @classmethod
-    def from_files(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """``values`` of the command line, with the contents of the ``files`` that they name."""
-        return values
 
     @classmethod
     def form(cls) -> list[dict[str, Any]]:
@@ -287,9 +281,7 @@ def command_of(exploration: Exploration) -> list[str]:
     """The arguments of ``python -m specdiff_core`` that measure the same."""
     words = ["explore", exploration.name] if exploration.tab else [exploration.name]
     for name, value in msgspec.to_builtins(exploration).items():
-        if name in exploration.files:
-            words.append(value)
-        elif value != fields_of(type(exploration))[name].default:
+        if value != fields_of(type(exploration))[name].default:
             words += [flag(name), ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
     return words
 

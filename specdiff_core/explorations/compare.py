@@ -302,7 +302,7 @@ def _exactness(row: Row) -> list[str]:
     counted = f"{same} of {texts} texts"
     if same == texts:
         return [f"✓ {counted}", f"{counted} match vanilla’s token for token."]
-    why = "elsewhere two tokens were probably so close that rounding decided (`diverge` checks this)"
+    why = "elsewhere two tokens were probably so close that rounding decided"
     return [f"≈ {counted}", f"{counted} match vanilla’s token for token; {why}."]
 
 

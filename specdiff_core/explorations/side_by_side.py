@@ -1,5 +1,5 @@
-"""Two runs side by side: two methods after the same prompt, or two traces, compared round by round.
-At a rejection, a run can be decoded again with another token.
+"""Two runs side by side: two methods after the same prompt, compared round by round. At a rejection, a run can be
+decoded again with another token.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
-
-import msgspec
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, StopFlag, drafters_of
@@ -39,49 +37,7 @@ RACE = "runs"
 """The name of the trace that holds all runs."""
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a trace, with what decoding a branch from it needs."""
-
-    config: dict[str, Any]  # from its header
-    prompt: str
-    prompt_ids: tuple[int, ...]
-    target: str  # name of the model
-    after: tuple[int, ...]  # its new tokens before the branch
-
-
-class TwoRuns(Exploration, frozen=True, kw_only=True):
-    """An exploration of two runs after one prompt."""
-
-    a: Annotated[str, ask("Run A", "Method of the first run.", enum=METHODS, of="methods")] = "specdiff"
-    b: Annotated[str, ask("Run B", "Method of the second run.", enum=METHODS, of="methods")] = "dflash"
-    tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 128)] = 48
-    temperature: TEMPERATURE = 0.0
-    rule: Annotated[
-        str,
-        ask(
-            "Rule",
-            "At temperature 0, and under match, both runs should write the same text.",
-            enum=[rule.value for rule in Rule],
-        ),
-    ] = Rule.RATIO.value
-    prompt: Annotated[str, ask("Prompt", "Both runs continue it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]
-    seed: Annotated[int, ask("Seed", "For both runs.", 0, 2**31 - 1, more=True)] = 0
-
-    def config(self, run: str) -> DecodeConfig:
-        """The settings of run ``a`` or ``b``.
-
-        Raises:
-            ConfigError: the method is unknown, or decides by measured times.
-        """
-        method = find_method(getattr(self, run))
-        if method.name not in METHODS:
-            hint = f"Choose from: {', '.join(METHODS)}."
-            raise ConfigError(f"Runs of {method.label} are not reproducible.", field=run, hint=hint)
-        shared = {"temperature": self.temperature, "seed": self.seed, "max_new_tokens": self.tokens}
-        return method.config(DecodeConfig.parse({"pair": self.pair, "rule": self.rule, "ignore_eos": True, **shared}))
-
-
-class SideBySide(TwoRuns, frozen=True, kw_only=True):
+class SideBySide(Exploration, frozen=True, kw_only=True):
     """The rounds of two runs along the text, and of a third that branches off at a rejection."""
 
     name: ClassVar = "side-by-side"
@@ -107,6 +63,21 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         "text": "text of the round",
     }
 
+    a: Annotated[str, ask("Run A", "Method of the first run.", enum=METHODS, of="methods")] = "specdiff"
+    b: Annotated[str, ask("Run B", "Method of the second run.", enum=METHODS, of="methods")] = "dflash"
+    tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 128)] = 48
+    temperature: TEMPERATURE = 0.0
+    rule: Annotated[
+        str,
+        ask(
+            "Rule",
+            "At temperature 0, and under match, both runs should write the same text.",
+            enum=[rule.value for rule in Rule],
+        ),
+    ] = Rule.RATIO.value
+    prompt: Annotated[str, ask("Prompt", "Both runs continue it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]
+    seed: Annotated[int, ask("Seed", "For both runs.", 0, 2**31 - 1, more=True)] = 0
+
     branch: Annotated[Literal["none", "a", "b"], ask("What if", "The run to branch from.", more=True)] = "none"
     round: Annotated[
         int, ask("In round", "Replace the token that the target added in this round.", 1, 128, more=True)
@@ -115,25 +86,23 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
     branch_seed: Annotated[
         int, ask("Seed of the branch", "For the draws after the replacement.", 0, 2**31 - 1, more=True)
     ] = 1
-    given: Annotated[
-        str,
-        ask("A run of a trace", "The page sets it: only a branch of this run is decoded.", most=100_000, hidden=True),
-    ] = ""
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        if self.given:
-            return (str(self.run_given.config.get("drafter")),)
         return drafters_of(self.pair, (self.a, self.b))
 
-    @property
-    def run_given(self) -> Given:
-        """The run of a trace. ConfigError: it is none."""
-        try:
-            return msgspec.json.decode(self.given, type=Given)
-        except (msgspec.DecodeError, UnicodeError) as error:
-            hint = "Choose a rejection in a trace that contains its settings."
-            raise ConfigError("This isn’t a run from a trace.", field="given", hint=hint) from error
+    def config(self, run: str) -> DecodeConfig:
+        """The settings of run ``a`` or ``b``.
+
+        Raises:
+            ConfigError: the method is unknown, or decides by measured times.
+        """
+        method = find_method(getattr(self, run))
+        if method.name not in METHODS:
+            hint = f"Choose from: {', '.join(METHODS)}."
+            raise ConfigError(f"Runs of {method.label} are not reproducible.", field=run, hint=hint)
+        shared = {"temperature": self.temperature, "seed": self.seed, "max_new_tokens": self.tokens}
+        return method.config(DecodeConfig.parse({"pair": self.pair, "rule": self.rule, "ignore_eos": True, **shared}))
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
@@ -152,42 +121,20 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
             return True
 
         answer = partial(_answer, self, runs, facts, engine)
-        if self.given:
-            given, total = self._checked(engine), 1
-            prompt, config, before = given.prompt, DecodeConfig.parse(given.config), [*given.after]
-        else:
-            configs, total = {name: self.config(name) for name in ("a", "b")}, 2 + (self.branch != "none")
-            facts["must_be_equal"] = self.temperature == 0 or configs["a"].rule.same_text
-            for done, (name, config) in enumerate(configs.items(), start=1):
-                if not decode(name, self.prompt, config):
-                    return
-                yield Step(done, total, find_method(getattr(self, name)).label, answer)
-            if self.branch == "none":
+        configs, total = {name: self.config(name) for name in ("a", "b")}, 2 + (self.branch != "none")
+        facts["must_be_equal"] = self.temperature == 0 or configs["a"].rule.same_text
+        for done, (name, config) in enumerate(configs.items(), start=1):
+            if not decode(name, self.prompt, config):
                 return
-            prompt, config, before = self.prompt, configs[self.branch], before_round(runs[self.branch], self.round)
+            yield Step(done, total, find_method(getattr(self, name)).label, answer)
+        if self.branch == "none":
+            return
+        prompt, config, before = self.prompt, configs[self.branch], before_round(runs[self.branch], self.round)
         after = [*before, *([self.take] if self.take >= 0 else [])]
         facts["branch"] = {"run": self.branch, "round": self.round, "position": len(before) + 1, "take": self.take}
         remaining = max(1, config.max_new_tokens - len(after))
         if decode(BRANCH, prompt, dataclasses.replace(config, max_new_tokens=remaining, seed=self.branch_seed), after):
             yield Step(total, total, "the branch", answer)
-
-    def _checked(self, engine: Engine) -> Given:
-        """The given run, if ``engine`` can continue it."""
-        given = self.run_given
-        theirs, ours = given.config.get("pair"), engine.pair.spec.name
-        if (theirs, given.target) != (ours, engine.pair.name_of("target")):
-            raise ConfigError(
-                f"The run was decoded by {given.target} of the pair {str(theirs)[:40]}; "
-                f"{engine.pair.name_of('target')} of the pair {ours} is loaded here.",
-                field="given",
-                hint="Load the pair that the run was decoded with.",
-            )
-        if not all(0 <= token < engine.target.vocab_size for token in given.after):
-            raise ConfigError("The run has tokens that this target lacks.", field="given", hint="Choose another trace.")
-        if tuple(engine.encode(given.prompt, DecodeConfig.parse(given.config))) != given.prompt_ids:
-            hint = "Choose a run whose prompt was given as text."
-            raise ConfigError("The run's prompt is tokenized differently here.", field="given", hint=hint)
-        return given
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         named = {name: f"{name.upper()}: {label}" for name, label in facts.get("labels", {}).items()}
@@ -218,7 +165,7 @@ class SideBySide(TwoRuns, frozen=True, kw_only=True):
         if facts["must_be_equal"]:
             return (
                 f"The texts differ from token {parted} on, but should match {why}: two tokens were probably so close "
-                "that rounding decided, as can happen in a tree. The command `diverge` checks this."
+                "that rounding decided, as can happen in a tree."
             )
         if parted is None:
             return "Both wrote the same text by chance: each run has its own draws."
@@ -267,9 +214,8 @@ def _answer(settings: SideBySide, runs: Mapping[str, Sequence[Event]], known: di
     facts, starts = dict(known), dict.fromkeys(runs, 1)
     pieces = pieces_of(event for events in runs.values() for event in events)
     texts = {name: last.ids for name, events in runs.items() if (last := final(events))}
-    if not settings.given:
-        facts["lossless"] = all(header.lossless for events in runs.values() if (header := header_of(events)))
-        facts["labels"] = {name: find_method(getattr(settings, name)).label for name in ("a", "b")}
+    facts["lossless"] = all(header.lossless for events in runs.values() if (header := header_of(events)))
+    facts["labels"] = {name: find_method(getattr(settings, name)).label for name in ("a", "b")}
     if "b" in texts:
         facts["first_difference"] = first_difference(texts["a"], texts["b"])
     if BRANCH in texts:

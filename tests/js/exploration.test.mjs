@@ -187,14 +187,14 @@ test('tracks share columns by position, and differ only where the run that they 
     ['a b', 'a b', 'a b branch', 'a b branch', 'branch', 'branch'],
   );
   assert.deepEqual(
-    columns.map(({ b }) => b?.[0].differs),
+    columns.map(({ b }) => b?.differs),
     [false, false, false, true, undefined, undefined],
   );
   assert.deepEqual(
-    columns.map(({ branch }) => branch?.[0].differs),
+    columns.map(({ branch }) => branch?.differs),
     [undefined, undefined, true, true, false, false],
   );
-  assert.ok(columns.every(({ a }) => !a?.[0].differs));
+  assert.ok(columns.every(({ a }) => !a?.differs));
 });
 
 test('a probability that is set takes from the others, and all of them stay a distribution', () => {

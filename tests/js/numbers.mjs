@@ -2,7 +2,6 @@
 // that Python computes too: after each round, at the end, and of each lane against the baseline.
 import { readFileSync, writeFileSync } from 'node:fs';
 
-import { Opened } from '../../app/static/state/alignment.js';
 import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
 import { verdict } from '../../app/static/state/headline.js';
@@ -24,7 +23,7 @@ import { Stage } from '../../app/static/state/stage.js';
 import { acceptanceFigure } from '../../app/static/state/charts.js';
 import { readFile } from '../../app/static/state/trace.js';
 
-const { traces, pairs, spellings, crowded, noSteps, out } = JSON.parse(
+const { traces, spellings, crowded, noSteps, out } = JSON.parse(
   readFileSync(process.argv[2], 'utf8'),
 );
 
@@ -110,17 +109,5 @@ for (const [key, path] of Object.entries(traces)) {
     against: Object.fromEntries(others.map((name) => [name, against(lanes, name, baseline)])),
   };
 }
-const aligned = [];
-for (const pair of pairs) {
-  const opened = new Opened();
-  for (const { path } of pair) opened.add(path, await readFile(new Blob([readFileSync(path)])));
-  pair.forEach(({ path, lane }, i) =>
-    opened.choose(
-      'ab'[i],
-      opened.lanes.findLastIndex((one) => one.file === path && one.name === lane),
-    )
-  );
-  aligned.push(opened.answer.rows);
-}
-const answer = { traces: found, aligned, spellings: spellings.map(joinPieces) };
+const answer = { traces: found, spellings: spellings.map(joinPieces) };
 writeFileSync(out, JSON.stringify(answer));

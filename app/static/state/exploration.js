@@ -335,13 +335,12 @@ export function drawTokens(p, q, draws, seed) {
  *  `rejected`: the rejected draft token that it replaces */
 
 /** A run along the text: a cell for each new token. @param {Lane} lane
- *  @param {number} start position of its first token, from 1
- *  @param {number[] | null} [columns] the positions of all, unless they follow one another */
-export function trackOf(lane, start = 1, columns = null) {
+ *  @param {number} start position of its first token, from 1 */
+export function trackOf(lane, start = 1) {
   const { tokens } = stateAt(lane, Infinity);
   const vanilla = isVanilla(lane);
   return tokens.map(({ id, source, round }, i) => ({
-    position: columns?.[i] ?? start + i,
+    position: start + i,
     id,
     text: lane.texts[i],
     kind: vanilla ? 'vanilla' : source,
@@ -354,19 +353,17 @@ export function trackOf(lane, start = 1, columns = null) {
   }));
 }
 
-/** The tracks in columns by position; tokens of a track may share one. A cell `differs` if its
- *  `base` has another token. @param {Record<string, Cell[]>} tracks
+/** The tracks in columns by position. A cell `differs` if its `base` has another token.
+ *  @param {Record<string, Cell[]>} tracks
  *  @param {Record<string, string>} base track -> the one it is compared with */
 export function aligned(tracks, base) {
   const names = Object.keys(tracks);
   const most = Math.max(0, ...names.flatMap((name) => tracks[name].map((cell) => cell.position)));
-  const ids = (/** @type {Cell[]} */ cells) => cells.map(({ id }) => id).join(' ');
+  const at = (/** @type {string} */ track, i) =>
+    tracks[track]?.find((cell) => cell.position === i + 1);
   return Array.from({ length: most }, (_, i) =>
     Object.fromEntries(names.flatMap((name) => {
-      const [cells, baseCells] = [name, base[name]].map((track) =>
-        tracks[track]?.filter(({ position }) => position === i + 1) ?? []
-      );
-      const differs = baseCells.length > 0 && ids(baseCells) !== ids(cells);
-      return cells.length ? [[name, cells.map((cell) => ({ ...cell, differs }))]] : [];
+      const [cell, other] = [name, base[name]].map((track) => at(track, i));
+      return cell ? [[name, { ...cell, differs: Boolean(other) && other?.id !== cell.id }]] : [];
     })));
 }

@@ -3,7 +3,7 @@
 
 import { Board } from './board.js';
 import { Charts } from './charts.js';
-import { Component, ElementSlot, Facts, glossed, html, Link, Pick, Select } from './ui.js';
+import { Component, ElementSlot, Facts, glossed, html, Link, Select } from './ui.js';
 import { isShown, settled } from './figure.js';
 import { Slider } from './widgets.js';
 import {
@@ -16,16 +16,15 @@ import {
 } from '../state/exploration.js';
 import { cell as inCell } from '../state/format.js';
 import { download } from './dom.js';
-import { keptRuns } from '../state/history.js';
 import { means } from './glossary.js';
 import { RoomNotice } from './notes.js';
 /** @import { Explore, Source } from '../explore.js' */
 /** @import { Answer, Figure } from '../state/exploration.js' */
 
-const OPENS = 'side-by-side'; // can open the visitor's traces; its widget is above the figures
+const FIRST = 'side-by-side'; // its widget is above the figures
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
 const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
-const CHIPS = { live: '● Measured here', opened: '◉ Opened traces', recorded: '◉ Recording' };
+const CHIPS = { live: '● Measured here', recorded: '◉ Recording' };
 
 /** @typedef {{words: string, title?: string | null, pressed: boolean, act: () => void}} Choice a
  *  button */
@@ -254,9 +253,8 @@ function Rows({ app, answer: { rows } }) {
 
 /** Download the answer, or its first figure as a picture, drawn in this browser.
  *  @param {Explore} app @param {string} kind of the file */
-function save({ answer, charts, name, shown }, kind) {
-  const what = `specdiff-${name}-${shown.from === 'opened' ? 'opened-' : ''}`;
-  const filename = what + answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '');
+function save({ answer, charts, name }, kind) {
+  const filename = `specdiff-${name}-` + answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '');
   if (kind === 'csv') return download(csvOf(answer.rows), 'text/csv', `${filename}.csv`);
   if (kind === 'prompts') {
     return download(csvOf(answer.runs ?? []), 'text/csv', `${filename}-prompts.csv`);
@@ -275,11 +273,6 @@ function save({ answer, charts, name, shown }, kind) {
 /** The origin of the numbers, and downloads. @param {{app: Explore, answer: Answer}} props */
 function Origin({ app, answer }) {
   const made = app.shown.from === 'live' ? app.made[app.name] : '';
-  const from = app.shown.from === 'opened'
-    ? Object.entries(answer.facts.files).flatMap(([run, about]) =>
-      Object.entries(about).map(([name, value]) => [`${run.toUpperCase()}: ${name}`, value])
-    )
-    : originOf(answer);
   /** @type {[kind: string, words: string][]} */
   const kinds = [['csv', 'CSV'], ['json', 'JSON'], ['png', 'PNG'], ['svg', 'SVG']];
   if (answer.runs?.length) kinds.splice(1, 0, ['prompts', 'CSV by prompt']);
@@ -293,7 +286,7 @@ function Origin({ app, answer }) {
         <span class="sd-exp-saves">Download: ${saves}${weights && html`
           <a class="sd-link" download="specdiff-drafter.zip" href=${weights}>Weights</a>
         `}</span></header>
-      <${Facts} all=${from.map(([name, value]) => [
+      <${Facts} all=${originOf(answer).map(([name, value]) => [
         name,
         name === 'command' ? html`<code>${value}</code>` : value,
       ])} />
@@ -328,57 +321,32 @@ function Full({ app, answer }) {
           )}</p>
       `}</div>
     <${Boards} app=${app} answer=${answer} chosen=${chosen} />
-    ${name === OPENS && aside}
+    ${name === FIRST && aside}
     <${Figures} key="${name} ${keys}" app=${app} figures=${figures} notes=${notes}
-      lead=${report.boards?.length ? 0 : 1} aside=${name !== OPENS && aside}
+      lead=${report.boards?.length ? 0 : 1} aside=${name !== FIRST && aside}
       source="${app.shown.from} ${answer.origin?.date}" />
     <${Rows} app=${app} answer=${answer} /><${Origin} app=${app} answer=${answer} />
   `;
 }
 
-/** The available answers, and the visitor's own traces. @param {{app: Explore}} props */
+/** The available answers. @param {{app: Explore}} props */
 function Sources({ app }) {
-  const { name, stem, answers, opened } = app;
+  const { name, stem, answers } = app;
   const { from: now, answer } = app.shown;
   const recorded = Object.entries(app.options.recorded[name]);
   const available = /** @type {[source: Source, file: string, words: string][]} */ ([
     ...recorded.map(([file, label]) => ['recorded', file, `Recorded: ${label}`]),
     ...(answers.live[name] ? [['live', stem, 'Measured here']] : []),
-    ...(answers.opened[name] ? [['opened', stem, 'Opened traces']] : []),
   ]);
   const pick = (i) => app.visit(() => app.choose(available[i][0], available[i][1]));
   const at = available.findIndex(([source, file]) => source === now && file === stem);
   const { models = '', pair = 'embedded' } = answer?.choice ?? {};
   const model = models && !/^mdlm/.test(models) ? '' : app.options.pairs[pair]?.label ?? pair;
   const words = answer
-    ? (now === 'opened'
-      ? 'Read in this browser; nothing was sent to the server.'
-      : originWords(answer) + (model && ` Model: ${model}.`))
+    ? originWords(answer) + (model && ` Model: ${model}.`)
     : stem
     ? 'Loading the recorded answer…'
     : 'There is no recording yet. Press Measure here.';
-  const read = ({ currentTarget }) => {
-    const files = [...currentTarget.files];
-    currentTarget.value = ''; // the same file may be chosen again
-    app.readFiles(files);
-  };
-  const browse = ({ currentTarget }) => currentTarget.parentElement.querySelector('input').click();
-  const open = (run) => app.readRun(titleOf(run), run);
-  const ownRuns = name === OPENS ? keptRuns(Infinity) : [];
-  const titleOf = (/** @type {import('../state/history.js').Kept} */ { title, at }) =>
-    `${title} · ${new Date(at).toLocaleTimeString()}`;
-  const lanes = opened.lanes.map((run, i) => [i, `${run.name} of ${run.file}`]);
-  const lane = (/** @type {'a' | 'b'} */ run) => {
-    const choose = (value) => {
-      opened.choose(run, Number(value));
-      app.showOpened();
-    };
-    const sign = run.toUpperCase();
-    return html`
-      <label>${sign} <${Select} label="Run ${sign}" value=${opened
-        .chosen[run]} options=${lanes} act=${choose} /></label>
-    `;
-  };
   return html`<div class="sd-source">
     <span class="sd-chip" data-kind=${now === 'live' ? 'measured' : 'recording'}>${
     answer && CHIPS[now]
@@ -390,10 +358,7 @@ function Sources({ app }) {
         options=${available.map(([, , title], i) => [i, title])} act=${pick} />
     `
   }
-    ${name === OPENS && html`<${Link} act=${browse}>Open traces<//>`}
-    <${Pick} label="Open one of my runs" all=${ownRuns} words=${titleOf} open=${open} />
-    <span class="sd-row-selects sd-exp-lanes">${now === 'opened' && [lane('a'), lane('b')]}</span>
-    <input type="file" multiple accept=".jsonl,.gz" hidden onchange=${read} /></div>`;
+  </div>`;
 }
 
 /** @param {{app: Explore}} props */

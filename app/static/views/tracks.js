@@ -2,7 +2,6 @@
 
 import { aligned, trackOf } from '../state/exploration.js';
 import { inspected } from '../state/inspect.js';
-import { BRANCH } from '../state/alignment.js';
 import { buildLane, isGreedy, stateAt } from '../state/lane.js';
 import { cell as inCell, quoted, short, SOURCES } from '../state/format.js';
 import { classes, html, Link, View } from './ui.js';
@@ -15,15 +14,12 @@ import { fetchTrace } from '../state/trace.js';
 /** @import { Verified } from '../state/events.d.ts' */
 
 /** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void,
- *  ask: (values: Record<string, any>) => boolean, given: (run: 'a' | 'b',
- *  round: number) => {given: string} | {why: string}}} Tools `race`: the address of a race's trace;
- *  `open`: plays it; `ask`: starts a measurement and returns whether it began; `given`: data on an
- *  opened run for the server */
+ *  ask: (values: Record<string, any>) => boolean}} Tools `race`: the address of a race's trace;
+ *  `open`: plays it; `ask`: starts a measurement and returns whether it began */
 /** @typedef {{key: string, name: string, round: number, lane: Lane, view: PartialRound,
- *  verified: Verified, what: Inspected, greedy: boolean, opened: {given?: string, pair?: string,
- *  why?: string}}} Looked a rejection; `key`: run/round; `opened`: data on an opened run for the
- *  server */
+ *  verified: Verified, what: Inspected, greedy: boolean}} Looked a rejection; `key`: run/round */
 
+const BRANCH = 'what if'; // the name of the lane that branches off a run
 const SIGNS = { a: 'A', b: 'B', [BRANCH]: '?' };
 /** @type {Record<string, {glyph: string, words: string}>} how a token came about -> its mark */
 const MARKS = {
@@ -38,10 +34,10 @@ const NOTE =
 
 /** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes
  *  @param {Answer} answer */
-function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of opened runs
+function tracksOf(lanes, { facts: { branch } }) {
   const forced = branch && branch.take >= 0
     ? [{
-      position: branch.column ?? branch.position,
+      position: branch.position,
       id: branch.take,
       text: branch.token,
       kind: 'forced',
@@ -55,8 +51,8 @@ function tracksOf(lanes, { facts: { branch, columns = {} } }) { // columns: of o
     Object.entries(lanes).map(([name, lane]) => [
       name,
       name === BRANCH
-        ? [...forced, ...trackOf(lane, branch.position + forced.length, columns[name])]
-        : trackOf(lane, 1, columns[name]),
+        ? [...forced, ...trackOf(lane, branch.position + forced.length)]
+        : trackOf(lane),
     ]),
   );
 }
@@ -96,15 +92,12 @@ class Tracks extends View {
     const { facts } = answer;
     const tracks = tracksOf(of.lanes, answer);
     const names = Object.keys(tracks);
-    const words = facts.opened && facts.common.by !== 'tokens';
-    const columns = aligned(tracks, { b: words ? '' : 'a', [BRANCH]: facts.branch?.run });
+    const columns = aligned(tracks, { b: 'a', [BRANCH]: facts.branch?.run });
     const kinds = [...new Set(Object.values(tracks).flat().map(({ kind }) => kind))];
-    const place = (name, /** @type {Cell[]} */ cells = []) => {
-      const drawn = cells.map((cell) => html`<${Token} ...${{ of, name, cell, pinned }} />`);
-      if (cells.length > 1) return html`<span class="sd-track-cells">${drawn}</span>`;
-      // a branch begins late, and is the last
-      return cells.length || name === BRANCH ? drawn : html`<span class="sd-track-cell"></span>`;
-    };
+    const place = (name, /** @type {Cell | undefined} */ cell) =>
+      cell
+        ? html`<${Token} ...${{ of, name, cell, pinned }} />`
+        : name !== BRANCH && html`<span class="sd-track-cell"></span>`; // a branch begins late
     const signs = names.map((name) => {
       const label = facts.labels[name] ?? 'what if: a branch, not a measurement';
       return html`<span><b>${SIGNS[name]}</b> ${label}</span>`;
@@ -153,7 +146,7 @@ export class SideBySide {
   /** @param {Answer} answer */
   async show(answer) {
     if (this.answer === answer) return;
-    const fresh = this.answer?.origin.date !== answer.origin.date || answer.facts.opened;
+    const fresh = this.answer?.origin.date !== answer.origin.date;
     this.answer = answer;
     const url = await this.tools.race('runs');
     const lanes = url && this.answer === answer ? (await fetchTrace(url)).lanes : null;
@@ -179,11 +172,8 @@ export class SideBySide {
     const verified = view?.verified;
     if (!verified) return;
     const greedy = isGreedy(lane);
-    const opened = this.answer?.facts.opened && name !== BRANCH
-      ? this.tools.given(/** @type {'a' | 'b'} */ (name), round + 1)
-      : {};
     const what = inspected(view, verified.accepted, greedy);
-    this.looked = { key, name, round, lane, view, verified, what, greedy, opened };
+    this.looked = { key, name, round, lane, view, verified, what, greedy };
     this.going = '';
     this.changed();
     document.querySelector('.sd-exp-widget .sd-inspector')?.scrollIntoView({ block: 'nearest' });
@@ -200,19 +190,17 @@ export class SideBySide {
   }
 
   /** Request a branch of the run. @param {Looked} looked @param {Record<string, any>} values */
-  go({ name, round, opened }, values) {
-    this.requested = this.tools.ask({ branch: name, round: round + 1, ...opened, ...values });
+  go({ name, round }, values) {
+    this.requested = this.tools.ask({ branch: name, round: round + 1, ...values });
     this.going = !this.requested
       ? 'A measurement is already running. Wait until it is done.'
-      : this.answer?.facts.opened
-      ? 'The engine decodes the branch…'
       : 'The engine decodes both runs again, and then the branch…';
     this.changed();
   }
 
   /** Buttons to replace the target's token with a candidate. @param {Looked} looked */
   another(looked) {
-    const { name, lane, verified, what, opened, greedy } = looked;
+    const { name, lane, verified, what, greedy } = looked;
     const candidates = [what.rows, verified.tests.slice(-1), verified.extra_candidates].flat();
     const ids = new Set(candidates.map(({ id }) => id));
     const chosen = [...ids].filter((id) => id !== null && id !== verified.extra)
@@ -221,8 +209,7 @@ export class SideBySide {
       what.rows.filter((row) => row.id === id).map(({ p, q }) =>
         `${p === null ? '' : ` p ${short(p)}`}${q === null ? '' : ` q ${short(q)}`}`
       ).join('');
-    const why = opened.why ??
-      (chosen.length ? '' : 'The trace has no other token for this position.');
+    const why = chosen.length ? '' : 'The trace has no other token for this position.';
     const seed = (this.answer?.choice.branch_seed ?? 0) + 1;
     const take = (id) =>
       html`
@@ -230,7 +217,7 @@ export class SideBySide {
           onclick=${() => this.go(looked, { take: Number(id) })}>
           ${quoted(piece(lane, Number(id)))}<small>${numbers(id)}</small></button>
       `;
-    const takes = !opened.why && [
+    const takes = [
       html`<b>Choose another token and continue:</b>`,
       ...chosen.map(take),
       !greedy && html`
