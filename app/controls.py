@@ -57,7 +57,7 @@ class Controls:
         method: the widget of ``method``, which runs don't read.
         settings: widgets by name, in the order in which a run takes them.
         aside: hidden; what the player tells the server beside the settings: a run's threads, or a link.
-        missing: in the drawer: which pairs are not available, and why.
+        missing: in the drawer: how many pairs are not available.
         model: the model's description, the loading message, and the buttons Get and Stop.
     """
 

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from specdiff_core.schema.pairs import ASSETS, PAIRS
 from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 from specdiff_core.schema.symbols import glossary
+from specdiff_core.schema.wording import PROGRAM
 
 from . import controls, endpoints, own_pairs, scripts
 from .content import lessons, workshop
@@ -359,21 +359,9 @@ def _preset_of(chosen: Mapping[str, Any]) -> Any:
 
 
 def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """The update of the pair list, and a line for each reason why pairs are missing."""
+    """The update of the pair list, and a line that says how many pairs are missing; ``pairs`` says why."""
     missing = {name: reason for name, reason in look().items() if name != chosen}
-    by_reason: dict[str, list[str]] = {}
-    for _, family in groupby((PAIRS[name] for name in missing), key=lambda pair: pair.group):
-        pairs = list(family)
-        reasons = dict.fromkeys(missing[pair.name] for pair in pairs)
-        label = pairs[0].label
-        if len(pairs) > 1:
-            label = f"{label.rpartition(' · ')[0]} · {', '.join(pair.size for pair in pairs)}"
-        size_note = " Its larger sizes need more." if len(reasons) > 1 else ""
-        by_reason.setdefault(f"{next(iter(reasons))}{size_note}", []).append(label)
-    lines = [
-        element("p", element("b", text="; ".join(labels)), element("small", text=f" Not available here: {reason}"))
-        for reason, labels in by_reason.items()
-    ]
-    return gr.update(choices=controls.pair_choices(missing, chosen)), element(
-        "div", *lines, class_="sd-pairs"
-    ) if lines else ""
+    command = element("code", text=f"{PROGRAM} pairs")
+    words = f"{figures.plural(len(missing), 'more pair')} can’t run on this machine; this command says why: "
+    update = gr.update(choices=controls.pair_choices(missing, chosen))
+    return update, element("p", command, text=words, class_="sd-pairs") if missing else ""
