@@ -424,7 +424,7 @@ def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.Monk
 def test_presets_fill_their_widgets_in_order() -> None:
     """With the pair's own drafter; passing by the list changes nothing."""
     names = list(controls.preset_values(PRESETS[0]))
-    for pair in ("embedded", "llama2-diffullama"):
+    for pair in ("embedded", "qwen2.5-diffucoder"):
         drafter = PAIRS[pair].drafter_for("mdlm").name
         index = next(index for index in presets_of(pair) if PRESETS[index].config.drafter == "mdlm")
         found = dict(zip(names, live.settings_of(str(index), pair), strict=True))

@@ -291,9 +291,9 @@ def test_pairs_are_listed_with_their_reasons(
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert status == 0 and set(PAIRS) <= set(lines) and out.count("no network here") == 1, "a reason is given once"
     assert "mit" in lines["gpt2-mdlm:xl"] and "too large" not in lines["gpt2-mdlm:xl"]
-    assert "too large" in lines["llama2-diffullama:7b"] and "gated" in lines["llama2-diffullama:7b"]
-    status, out, _ = run(capsys, "pairs", "gpt2-mdlm:medium")
-    assert status == 0 and "--drafter diffugpt_m" in out and "commit not pinned" in out
+    assert "too large" in lines["qwen3-dflash:8b"] and "gated" in lines["llama3.1-dflash"]
+    status, out, _ = run(capsys, "pairs", "qwen2.5-diffucoder:14b")
+    assert status == 0 and "--drafter diffucoder" in out and "commit not pinned" in out
     assert "In bf16 it fits" in run(capsys, "pairs", "gpt2-mdlm:neo-2.7b")[1]
     assert run(capsys, "pairs", "nothing")[0] == 2
 

@@ -237,7 +237,7 @@ def test_a_weak_drafter_is_reported_as_weak(engine: Engine) -> None:
 
 END, FAR = 0, 60
 MASKED = 105
-"""A word of the drafter's, which stands for its masks, as DiffuGPT-S has it."""
+"""A word of the drafter's, which stands for its masks."""
 
 
 def clock(folder: Path, rows: int = FAR + 4) -> None:

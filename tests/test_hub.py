@@ -357,13 +357,6 @@ CONFIGS: dict[str, Any] = {
         hidden_size=2560, num_layers=32, num_heads=20, attention_types=[[["global", "local"], 16]]
     ),
     "distilgpt2": gpt2(768, 6),
-    "diffugpt-s": gpt2(768, 12),
-    "diffugpt-m": gpt2(1024, 24, vocab_size=50258),
-    "TinyLlama-1.1B-Chat-v1.0": llama(LlamaConfig, 2048, 5632, 22, 32, 4, 32000),
-    "Llama-2-7b-chat-hf": llama(LlamaConfig, 4096, 11008, 32, 32, 32, 32000),
-    "Llama-2-13b-chat-hf": llama(LlamaConfig, 5120, 13824, 40, 40, 40, 32000),
-    "Llama-2-70b-chat-hf": llama(LlamaConfig, 8192, 28672, 80, 64, 8, 32000),
-    "diffullama": llama(LlamaConfig, 4096, 11008, 32, 32, 32, 32000),
     "Qwen2.5-7B-Instruct": SEVEN,
     "Qwen2.5-14B-Instruct": llama(Qwen2Config, 5120, 13824, 48, 40, 8, 152064),
     "Qwen2.5-32B-Instruct": llama(Qwen2Config, 5120, 27648, 64, 40, 8, 152064),

@@ -298,18 +298,13 @@ def test_availability_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not usable and "no such device" in reason
 
 
-UNPINNED = {
-    "diffusionfamily/diffugpt-s",
-    "diffusionfamily/diffugpt-m",
-    "diffusionfamily/diffullama",
-    "apple/DiffuCoder-7B-cpGRPO",
-}
-"""No public source names a commit of these: the first fetch decides (tests/test_hub.py)."""
+UNPINNED = {"apple/DiffuCoder-7B-cpGRPO"}
+"""No public source names a commit of it: the first fetch decides (tests/test_hub.py)."""
 
 
 def test_hub_pairs_are_pinned() -> None:
     """Every hub source is a commit, 40 hex digits, so that nobody's later upload changes what is
-    loaded; but for those that are known not to be."""
+    loaded; but for one that is known not to be."""
     loose = set()
     for pair in PAIRS.values():
         for source, revision in pair.sources:

@@ -29,36 +29,17 @@ LLAMA: dict[str, Any] = {
 }  # fmt: skip
 
 
-def adapted(tensors: dict[str, torch.Tensor], layers: str, embedding: str) -> dict[str, torch.Tensor]:
-    """As the adaptation's own class saves: layers under denoise_model, the embedding apart."""
-    named = {}
-    for name, tensor in tensors.items():
-        if name == embedding:
-            named["embed_tokens.weight"] = tensor
-        elif name != "lm_head.weight" or tensor.data_ptr() != tensors[embedding].data_ptr():
-            named[name.replace(layers, "denoise_model.", 1)] = tensor
-    return named
-
-
-def diffugpt(folder: Path, *, added_mask: bool) -> tuple[Any, int]:
-    """DiffuGPT-S has a word for its mask; -M an additional row, which its config does not count."""
-    rows = IDS + added_mask
-    config = GPT2Config(vocab_size=rows, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
+def gpt2(folder: Path) -> tuple[Any, int]:
+    """A denoiser in the format of its causal family; a word serves as its mask."""
+    config = GPT2Config(vocab_size=IDS, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
     model = randomly(GPT2LMHeadModel(config))
-    values = {**config.to_dict(), "vocab_size": IDS, "architectures": ["GPT2LMHeadModel"]}
-    save(folder, adapted(dict(model.state_dict()), "transformer.", "transformer.wte.weight"), values)
-    return model, IDS if added_mask else 105
+    save(folder, dict(model.state_dict()), model.config.to_dict())
+    return model, 105
 
 
-def diffullama(folder: Path, *, own_class: bool) -> tuple[Any, int]:
+def llama(folder: Path) -> tuple[Any, int]:
     model = randomly(LlamaForCausalLM(LlamaConfig(vocab_size=IDS, **LLAMA)))
-    tensors = dict(model.state_dict())
-    save(
-        folder,
-        adapted(tensors, "model.", "model.embed_tokens.weight") if own_class else tensors,
-        model.config.to_dict(),
-        shards=2,
-    )
+    save(folder, dict(model.state_dict()), model.config.to_dict(), shards=2)
     return model, 81
 
 
@@ -72,13 +53,7 @@ def dream(folder: Path) -> tuple[Any, int]:
     return model, IDS + 2
 
 
-RELEASES: dict[str, Callable[[Path], tuple[Any, int]]] = {
-    "diffugpt-s": lambda folder: diffugpt(folder, added_mask=False),
-    "diffugpt-m": lambda folder: diffugpt(folder, added_mask=True),
-    "diffullama": lambda folder: diffullama(folder, own_class=False),
-    "diffullama, own class": lambda folder: diffullama(folder, own_class=True),
-    "dream": dream,
-}
+DENOISERS: dict[str, Callable[[Path], tuple[Any, int]]] = {"gpt2": gpt2, "llama": llama, "dream": dream}
 
 
 def adapted_pair(folder: Path, mask_id: int) -> PairSpec:
@@ -88,9 +63,9 @@ def adapted_pair(folder: Path, mask_id: int) -> PairSpec:
     return pair_of(folder, "adapted", module="masked_diffusion", logit_shift=1, mask_id=mask_id)
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", DENOISERS)
 def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tmp_path: Path) -> None:
-    stock, mask_id = RELEASES[release](tmp_path)
+    stock, mask_id = DENOISERS[release](tmp_path)
     model = load_bidirectional(tmp_path, torch.float32, context=64, mask_id=mask_id)
     ids = torch.tensor([[7, 3, 200, 41, 5, 9, *[mask_id] * 6]])
     everything = torch.zeros(1, 1, ids.shape[1], ids.shape[1])
@@ -102,9 +77,9 @@ def test_logits_are_those_of_transformers_without_a_causal_mask(release: str, tm
     assert (causal - expected).abs().max() > 0.1, "this reference reads both ways"
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", DENOISERS)
 def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
-    stock, mask_id = RELEASES[release](tmp_path / "drafter")
+    stock, mask_id = DENOISERS[release](tmp_path / "drafter")
     if release == "dream":  # its own tokenizer gives the target's spare ids other names
         save_tokenizer(tmp_path / "target")
         words = {name: i for i, name in names_of(tmp_path / "target").items()}

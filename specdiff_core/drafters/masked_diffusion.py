@@ -1,5 +1,5 @@
 """Drafts with an independent masked-diffusion network (SpecDiff, arXiv 2408.05636): MDLM, or a
-causal network adapted to read in both directions (DiffuGPT, DiffuLLaMA, Dream, DiffuCoder).
+causal network adapted to read in both directions (Dream, DiffuCoder).
 
 These read [context ; window] again at every denoising step, so there is no cache to roll back. A
 denoiser cut from the target (``models/masked.py``) reads its context causally: a step costs the

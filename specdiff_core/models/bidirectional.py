@@ -1,7 +1,7 @@
 """Masked diffusion models adapted from causal ones: the same network with bidirectional attention.
 
-DiffuGPT and DiffuLLaMA (arXiv 2410.17891), Dream (2508.15487) and DiffuCoder (2506.20639). Like a
-language model's, their slot i − 1 predicts token i; the pair declares this shift."""
+Dream (arXiv 2508.15487) and DiffuCoder (2506.20639). Like a language model's, their slot i − 1 predicts
+token i; the pair declares this shift."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.models.causal import ADAPTED, config_of, load_network
-from specdiff_core.models.files import tensor_names
+from specdiff_core.models.causal import config_of, load_network
 from specdiff_core.models.folders import RELEASED, read_config, shown
 from specdiff_core.models.network import CausalLM, attend
 from specdiff_core.models.own_pairs import SHIFTS
@@ -85,22 +84,18 @@ def load_bidirectional(
         wrong = "it has no mask_token_id, and the pair declares none"
     elif stated is not None and stated != mask:
         wrong = f"its mask_token_id is {stated}, the pair declares {mask}"
-    elif not isinstance(mask, int) or not 0 <= mask <= vocab_size:
+    elif not isinstance(mask, int) or not 0 <= mask < vocab_size:
         wrong = f"the mask id {mask} is outside its vocabulary of {vocab_size}"
     if wrong:
         raise WeightsError(f"{shown(folder)}/config.json: {wrong}.", hint=RELEASED)
     assert isinstance(mask, int)
-    if mask == vocab_size:  # an additional row that some releases do not count
-        config.vocab_size = vocab_size + 1
     network = load_network(folder, config, dtype, context=context, device=device, role="denoiser")
     return Bidirectional(network, mask)
 
 
 def released_shift(folder: Path) -> int | None:
-    """The shift of the weights in ``folder``: 1 for DiffuGPT, DiffuLLaMA, Dream and DiffuCoder, 0
-    for MDLM; None if only the pair can know."""
-    kind = str(read_config(folder).get("model_type", "")).lower()
-    return 1 if any(name.startswith(ADAPTED) for name in tensor_names(folder)) else SHIFTS.get(kind)
+    """The shift of the weights in ``folder``: 1 for Dream and DiffuCoder, 0 for MDLM; None if only the pair knows."""
+    return SHIFTS.get(str(read_config(folder).get("model_type", "")).lower())
 
 
 def is_bidirectional(folder: Path) -> bool:

@@ -30,8 +30,6 @@ from specdiff_core.schema.errors import WeightsError, is_memory
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")
 OTHER = "Choose another model for this pair."
 TABLES = ("embed_tokens.weight", "lm_head.weight")
-ADAPTED = "denoise_model."
-"""Prefix of the layers in DiffuGPT's files, and in DiffuLLaMA's where its own code saved them."""
 
 
 def unsupported(config: PretrainedConfig, context: int) -> str:
@@ -105,9 +103,6 @@ def load_causal(
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     config = config_of(folder, role)
-    if any(name.startswith(ADAPTED) for name in tensor_names(folder)):  # all files are whole
-        what = f"The {role} in {shown(folder)} is a denoiser, not a causal model."
-        raise WeightsError(what, hint="Declare it as a denoiser.")
     with described(folder, role):
         why = unsupported(config, context) or ("it spans several devices" if spread else "")
     if not why:
@@ -279,14 +274,10 @@ def _reader(folder: Path, network: CausalLM) -> Callable[[str, Collection[str]],
     tied, gpt2, count = network.config.tie_word_embeddings, network.shape.gpt2, len(network.layers)
     layout = _gpt2_names(network) if gpt2 else {name: _Stored((name,)) for name in state}
     buffers = ("h.{}.attn.bias", "h.{}.attn.masked_bias") if gpt2 else ("layers.{}.self_attn.rotary_emb.inv_freq",)
-    prefix, unprefixed = "" if gpt2 else "model.", {"lm_head.weight": "lm_head.weight"}
-    names = tensor_names(folder)
-    for alternative in ("transformer.", ADAPTED):
-        if any(name.startswith(alternative) for name in names):
-            prefix = alternative
-    if prefix == ADAPTED:  # stores the embedding separately
-        unprefixed["wte.weight" if gpt2 else "embed_tokens.weight"] = "embed_tokens.weight"
-    files = {unprefixed.get(name, prefix + name): stored for name, stored in layout.items()}
+    prefix = "" if gpt2 else "model."
+    if any(name.startswith("transformer.") for name in tensor_names(folder)):
+        prefix = "transformer."
+    files = {name if name == "lm_head.weight" else prefix + name: stored for name, stored in layout.items()}
     expected = {}
     for name, (parts, transposed) in files.items():
         joined = torch.cat([state[part] for part in parts])

@@ -218,7 +218,7 @@ def _drafter(pair: OwnPair, source: str, context: int) -> DrafterSpec:
          "Say which: sequential or denoise."),
         (not kind, "kind", unstated, f"Say its kind: {', '.join(KINDS)}."),
         (kind == "denoise" and shift is None, "shift", unshifted,
-         "Say the shift: 0, or 1 as in DiffuGPT, DiffuLLaMA and Dream."),
+         "Say the shift: 0, or 1 as in Dream."),
         (kind == "denoise" and mask is None and "n_blocks" not in values, "mask_id",
          "its config.json names no mask_token_id", "Say the id of its mask."),
     )  # fmt: skip

@@ -7,7 +7,7 @@ come from public listings of the files. A commit is given only where public sour
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -87,20 +87,14 @@ _EAGLE3: dict[str, Any] = {
 }
 _DSPARK: dict[str, Any] = {"window": 7}
 _gpt2 = partial(Model, vocabulary=50257, stored=4, licence="mit", context=1024)
-_llama2 = partial(Model, vocabulary=32000)
 _qwen25 = partial(Model, vocabulary=152064, licence="apache-2.0")
 _qwen3 = partial(Model, vocabulary=151936, licence="apache-2.0")
 _gpt2_target = partial(_gpt2, "target")
-_llama2_chat = partial(_llama2, "target", licence="llama2", gated=True, context=4096)
 _qwen25_target = partial(_qwen25, "target", context=LONG)
 _qwen3_target = partial(_qwen3, "target", context=LONG)
-_TINYLLAMA = _llama2(
-    "target", "1.1b", "TinyLlama/TinyLlama-1.1B-Chat-v1.0", "fe8a4ea1ffedaf415f4da2f062534de366a451e6",
-    1_100_048_384, 2 * 22 * 4 * 64, licence="apache-2.0", context=2048,
-)
 
 FAMILIES: dict[str, Family] = {
-    "gpt2-mdlm": Family("GPT-2 + MDLM, DiffuGPT", False, (
+    "gpt2-mdlm": Family("GPT-2 + MDLM", False, (
         _gpt2_target("small", "openai-community/gpt2", "607a30d783dfa663caf39e06633721c8d4cfcd7e",
             124_439_808, 2 * 12 * 768, tied=768),
         _gpt2_target("medium", "openai-community/gpt2-medium",
@@ -115,32 +109,9 @@ FAMILIES: dict[str, Family] = {
             169_627_218, vocabulary=50258, licence="apache-2.0",
             drafter={"label": "MDLM on OpenWebText",
             "about": "The masked diffusion model of the MDLM paper, 170 M parameters."}),
-        _gpt2("mdlm", "", "diffusionfamily/diffugpt-s", "", 124_439_808, tied=768,
-            licence="apache-2.0", drafter=_SHIFTED | {"name": "diffugpt_s",
-            "label": "DiffuGPT small", "mask_id": 10541,
-            "about": "GPT-2 adapted to read both ways; a rare word serves as its mask."}),
-        _gpt2("mdlm", "", "diffusionfamily/diffugpt-m", "", 354_824_192, vocabulary=50258,
-            tied=1024, licence="apache-2.0", drafter=_SHIFTED | {"name": "diffugpt_m",
-            "label": "DiffuGPT medium", "mask_id": 50257,
-            "about": "GPT-2 medium adapted to read both ways; it has a separate mask token."}),
         _gpt2("autoregressive", "", "distilbert/distilgpt2",
             "2290a62682d06624634c1f46a6ad5be0f47f38aa", 81_912_576, 2 * 6 * 768, tied=768,
             licence="apache-2.0", context=0, drafter={"label": "DistilGPT-2, autoregressive"}),
-    )),
-    "llama2-diffullama": Family("Llama 2 chat + DiffuLLaMA", True, (
-        _TINYLLAMA,
-        _llama2_chat("7b", "meta-llama/Llama-2-7b-chat-hf",
-            "f5db02db724555f92da89c216ac04704f23d4590", 6_738_415_616, 2 * 32 * 4096),
-        _llama2_chat("13b", "meta-llama/Llama-2-13b-chat-hf",
-            "a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8", 13_015_864_320, 2 * 40 * 5120),
-        _llama2_chat("70b", "meta-llama/Llama-2-70b-chat-hf",
-            "e9149a12809580e8602995856f8098ce973d1080", 68_976_648_192, 2 * 80 * 8 * 128),
-        _llama2("mdlm", "", "diffusionfamily/diffullama", "", 6_738_415_616, licence="apache-2.0",
-            context=2048, drafter=_SHIFTED | {"name": "diffullama", "label": "DiffuLLaMA 7B",
-            "mask_id": 811,
-            "about": "Llama 2 7B adapted to read both ways; a rare word serves as its mask."}),
-        replace(_TINYLLAMA, role="autoregressive", size="", context=0,
-            drafter={"label": "TinyLlama 1.1B, autoregressive"}),
     )),
     "qwen2.5-diffucoder": Family("Qwen2.5 Instruct + DiffuCoder, Dream", True, (
         _qwen25_target("7b", "Qwen/Qwen2.5-7B-Instruct", "a09a35458c702b33eeacc393d103063234e8bc28",
