@@ -65,7 +65,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
     if unknown := [name for name in names or () if name not in by_name]:
         raise SpecDiffError(f"There is no lesson {unknown[0]!r}.", hint=f"Lessons: {', '.join(by_name)}.")
     chosen = workshop.WORKSHOP if names is None else tuple(one for one in workshop.WORKSHOP if one.name in names)
-    added = {(TRACES / name).resolve(): name for one in chosen for name in (one.watch.trace, one.recorded) if name}
+    added = {(TRACES / name).resolve(): name for one in chosen if (name := one.watch.trace)}
     recorded: dict[str, list[dict[str, Any]]] = {live.TAB: [], race.TAB: []}
     files = dict(_answers())
     if traces:

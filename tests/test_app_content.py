@@ -181,7 +181,6 @@ def test_every_lesson_has_one_right_answer_and_points_at_something_that_is_there
             assert (ROOT / "assets" / "traces" / watch.trace).is_file()
             opened = [*scenes.rounds(watch.trace).values()][scenes.opening(watch.trace) - 1]
             assert scenes.mixed(opened), "it shows both verdicts"
-        assert not lesson.recorded or (ROOT / "assets" / "traces" / lesson.recorded).is_file()
     assert WORKSHOP[0].watch.trace == evidence.ROUNDS
 
 

@@ -80,13 +80,10 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     for number, option in enumerate(lesson.answers):
         page.locator(f"{CARD} .sd-guide-option").nth(number).click()
         assert option.why in page.inner_text(f"{CARD} .sd-guide-verdict")
-    if not lesson.recorded:  # the scripted page has recordings of its own
-        whose = "Your run" if lesson.watch.trace else "The recording"
-        page.wait_for_function(
-            "(whose) => document.querySelector('.sd-guide-proof').innerText.includes(whose)", arg=whose
-        )
-        selected = page.locator("#sd-tabs [role=tab][aria-selected=true]").first.inner_text()
-        assert selected.strip().lower() == tab, "the page behind the card is still the lesson's"
+    if lesson.watch.trace:
+        page.wait_for_function("document.querySelector('.sd-guide-proof').innerText.includes('Your run')")
+    selected = page.locator("#sd-tabs [role=tab][aria-selected=true]").first.inner_text()
+    assert selected.strip().lower() == tab, "the page behind the card is still the lesson's"
     following = (*WORKSHOP, CLOSING)[WORKSHOP.index(lesson) + 1]
     page.locator(f"{CARD} .sd-guide-next").press("Enter")
     page.wait_for_function(THERE)

@@ -57,7 +57,6 @@ class Lesson(Record, frozen=True, kw_only=True):
     check: str = ""
     answers: tuple[CheckAnswer, ...] = ()
     core: bool = False  # one of the five to teach if time is short
-    recorded: str = ""  # a recording for the check, if the visitor has no such run
 
 
 *_LESSONS, CLOSING = msgspec.json.decode(Path(__file__).with_suffix(".json").read_bytes(), type=tuple[Lesson, ...])
@@ -162,8 +161,8 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     """The workshop."""
     core = sum(lesson.core for lesson in chosen)
     lead = (
-        "Each lesson asks a question, shows a recorded run, explains it and ends with a check that uses your own "
-        "numbers if you have measured any. The model is SmolLM2, unless a lesson says otherwise. ✓ marks an accepted "
+        "Each lesson asks a question, shows a recorded run, explains it and ends with a check that uses numbers of "
+        "your own runs. The model is SmolLM2, unless a lesson says otherwise. ✓ marks an accepted "
         "guess, ✕ a rejected one, dots an untested one, + the target’s own token. Your answers stay in this browser; "
         "a room counts them without names."
     )

@@ -7,7 +7,6 @@ import { Player } from './views/player.js';
 import { isOpen, isShown, keepRuns, mark, openTab, REFUSAL, register, visit } from './page.js';
 import { arrowTabs, html, isFree, render } from './views/ui.js';
 import { readBlock } from './state/block.js';
-import { buildLane } from './state/lane.js';
 import { times } from './state/format.js';
 import { download } from './views/dom.js';
 import { fetchTrace, GrowingTrace, gzip, serialise } from './state/trace.js';
@@ -18,7 +17,6 @@ import { keepRun } from './state/history.js';
 import { Playhead } from './state/playhead.js';
 import { predictedWords } from './state/predicted.js';
 import { recall } from './storage.js';
-import { runOf } from './state/findings.js';
 import { Shown } from './state/shown.js';
 import { Stage } from './state/stage.js';
 import { Study } from './study.js';
@@ -384,16 +382,6 @@ export class App extends Job {
       (settings.get('prompt') ?? '').slice(0, 40),
     ];
     keepRun({ query, at: Date.now(), title: title.filter(Boolean).join(' · ') });
-  }
-
-  /** The numbers of a shipped recording; null if there is none. */
-  async numbersOfRecording(file) {
-    const recording = this.recordings.find(({ url }) => fileOf(url) === file);
-    if (!recording) return null;
-    const { title, lanes } = await fetchTrace(recording.url);
-    const [drafted, vanilla] = [lanes.drafted ?? [], lanes.vanilla ?? []].map(buildLane);
-    const run = runOf(drafted, vanilla, this.noSteps);
-    return run && { title, run };
   }
 
   /** Select the lane whose text, window and numbers are shown. @param {string} name */

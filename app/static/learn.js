@@ -391,27 +391,16 @@ export class Learn {
     player.press('run');
   }
 
-  /** Load measured numbers for the verdict of a lesson's check: the visitor's own if there are any.
-   *  Points at nothing. @param {Lesson} lesson */
-  async prove(lesson) {
-    const { name, watch, recorded } = lesson;
-    const file = recorded || watch.trace;
-    const question = watch.explore === 'compare' ? '' : watch.explore;
-    const explore = /** @type {Explorer} */ (question ? await playerOf('explore') : null);
-    const live = /** @type {App | null} */ (file ? await playerOf('live') : null);
-    if (explore && explore.name !== question) explore.select(question); // after a link
-    const widget = watch.panel === 'widget' ? explore?.widgets[question] : null;
+  /** Set the numbers below the verdict of a check: of the visitor's own runs. Points at nothing.
+   *  @param {Lesson} lesson */
+  prove(lesson) {
+    const { name, watch } = lesson;
+    const explore = /** @type {Explorer | undefined} */ (page.players.explore);
+    const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
     const sliders = widget?.q
       ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }
       : null;
-    const recording = live?.numbersOfRecording(file).catch((error) => {
-      console.warn('recording not read:', error);
-      return null;
-    });
-    const explored = (await explore?.answerOf(question, watch.answer)) ?? null;
-    // making a player opened its tab
-    if (this.lesson === lesson && this.guide.at === CHECK) openTab(tabOf(watch));
-    this.proof = paragraphs(proven(name, page.runs, explored, (await recording) ?? null, sliders));
+    this.proof = paragraphs(proven(name, page.runs, sliders));
     this.guide.draw();
     return null;
   }

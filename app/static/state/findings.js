@@ -5,7 +5,6 @@ import { acceptance, costAt } from './exploration.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
 import { milliseconds, percent, plural, ratio, settingsWords, times } from './format.js';
-import { FORMULAS } from './formulas.js';
 import { stateAt } from './lane.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
@@ -64,11 +63,11 @@ const alike = (runA, runB, free) =>
     free.includes(name) || runB.config[name] === value
   );
 /**
- * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` and `answer`
- * on its check, from a run and from the answer of the exploration; `watch` where the lesson points
- * at that answer. Without them, the sentence of its report. `runs`: all known runs.
+ * By lesson, functions that return a sentence, or '' if there is nothing to say: `run` on its check,
+ * from a run of the visitor (`runs`: all of them); `watch` where the lesson points at an exploration,
+ * from an answer to it that the visitor measured, by default the sentence of its report.
  * @type {Record<string, {run?: (run: Run, runs: Run[]) => string,
- *   answer?: (answer: Answer) => string, watch?: (answer: Answer) => string}>}
+ *   watch?: (answer: Answer) => string}>}
  */
 export const FINDINGS = {
   round: {
@@ -84,11 +83,6 @@ export const FINDINGS = {
         ? `the target’s pass over up to ${rows} rows cost v = ${ratio(v)}, and a drafter pass c ` +
           `= ${ratio(c)}. With c = 0 and nothing accepted that would be 1/v = ${times(1 / v)}.`
         : '',
-    answer: ({ facts: { curve } }) => {
-      const v = costAt(curve, 17) / costAt(curve, 1);
-      return `a pass over 17 rows costs v = ${ratio(v)}. With c = 0 and nothing accepted that ` +
-        `is 1/v = ${times(1 / v)}.`;
-    },
     watch: ({ facts: { curve } }) => {
       const [oneRow, manyRows] = [costAt(curve, 1), costAt(curve, 17)];
       return `one row takes ${milliseconds(oneRow)} and 17 rows take ${milliseconds(manyRows)}: ` +
@@ -114,17 +108,6 @@ export const FINDINGS = {
           ratio(run.tau)
         }.${apart}`;
     },
-    answer: ({ rows }) => {
-      const widest = Math.max(...rows.map(({ gamma }) => gamma));
-      const [one, many] = [Math.min, Math.max].map((end) => {
-        const own = rows.filter((row) => row.gamma === widest && row.speedup);
-        return own.find((row) => row.steps === end(...own.map(({ steps }) => steps)));
-      });
-      if (!one || !many || one === many) return '';
-      return `at γ ${widest}, ${many.steps} steps instead of ${one.steps} change τ from ` +
-        `${ratio(one.tau)} to ${ratio(many.tau)}, and the speed-up from ${times(one.speedup)} to ` +
-        `${times(many.speedup)}.`;
-    },
   },
   accept: {
     run: (run) => {
@@ -144,17 +127,6 @@ export const FINDINGS = {
         ? ''
         : `the target’s temperature was ${temperature} and the drafter’s ${heat ?? temperature}; ` +
           `of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
-    answer: ({ rows }) => {
-      const measured = rows.filter(({ alpha }) => Number.isFinite(alpha));
-      const target = Math.max(...measured.map(({ temperature }) => temperature));
-      const drafted = measured.filter(({ temperature }) => temperature === target);
-      return drafted.length > 1
-        ? `with the target at ${target}, α is ${
-          drafted.map((row) => `${ratio(row.alpha)} with the drafter at ${row.draft_temperature}`)
-            .join(', ')
-        }.`
-        : '';
-    },
   },
   guesses: {
     run: (
@@ -173,12 +145,6 @@ export const FINDINGS = {
           `${percent(odds, 0)} on average. α = ${percent(accepted)} were accepted, τ = ` +
           `${ratio(perRound)}.`
         : '',
-  },
-  load: {
-    answer: (answer) => {
-      const figure = answer.report.figures?.find(({ key }) => key === 'serving');
-      return figure ? FORMULAS.serving(answer, figure, { people: 16 }, null).words[1] : '';
-    },
   },
   lossless: {
     run: ({ config: { temperature, rule }, parted, tokens, lossless, exactness }) => {
@@ -205,51 +171,30 @@ export const FINDINGS = {
 /** @typedef {{answer: Answer, live: boolean, busy: boolean} | null} Explored the answer of the
  *  lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
 
-/** The source of an answer, in words. @param {NonNullable<Explored>} explored */
-const sourceOf = ({ answer, live, busy }) =>
-  live
-    ? `Your measurement${busy ? ', on a machine that other programs kept busy' : ''}`
-    : `The recording (${answer.machine.device})`;
-
 const reported = (/** @type {Answer} */ { report }) => report.answer ?? '';
 
-/** The visitor's own measurement for a lesson's panel. @param {Explored} explored */
+/** The visitor's own measurement for a lesson's panel; the lesson says what was recorded.
+ *  @param {Explored} explored */
 export function watched(lesson, explored) {
   const { watch = reported } = FINDINGS[lesson] ?? {};
   const words = explored?.live ? watch(explored.answer) : '';
-  return explored && words ? `${sourceOf(explored)}: ${words}` : '';
+  const busy = explored?.busy ? ', on a machine that other programs kept busy' : '';
+  return words && `Your measurement${busy}: ${words}`;
 }
 
-/** Measured numbers for the answers of a lesson's check: from the visitor's own measurement and
- *  latest run that has some, otherwise from recordings.
+/** Sentences for the verdict of a lesson's check, from the visitor's latest run that has a number.
  *  @param {string} lesson @param {Run[]} runs of the visitor, the latest first
- *  @param {Explored} explored
- *  @param {{title: string, run: Run} | null} recorded the run of the lesson's recording
- *  @param {Sliders | null} [sliders]
- *  @returns {string[]} sentences */
-export function proven(lesson, runs, explored, recorded, sliders = null) {
-  const { run: ofRun, answer: ofAnswer = reported } = FINDINGS[lesson] ?? {};
-  const by = (who, words) => words ? [`${who}: ${words}`] : [];
-  const answered = explored ? by(sourceOf(explored), ofAnswer(explored.answer)) : [];
+ *  @param {Sliders | null} [sliders] */
+export function proven(lesson, runs, sliders = null) {
+  const { run: ofRun } = FINDINGS[lesson] ?? {};
   const latest = runs.map((run) => ({ run, words: ofRun?.(run, runs) })).find(({ words }) => words);
-  const ownWords = [
-    ...(explored?.live ? answered : []),
-    ...(latest ? by(`Your run (${latest.run.words})`, latest.words) : []),
-  ];
-  const recordedWords = recorded
-    ? by(
-      `The recording “${recorded.title}” (${recorded.run.words})`,
-      ofRun?.(recorded.run, [recorded.run]),
-    )
-    : [];
-  const lost = !ownWords.length &&
-    runs.some((run) => !run.quiet && ofRun?.({ ...run, quiet: true }, runs));
-  const disturbed = lost
-    ? ['Other programs disturbed the clock of your run, so its times aren’t used.']
-    : [];
+  const disturbed = !latest && runs.some((run) => ofRun?.({ ...run, quiet: true }, runs));
   return [
     ...(sliders ? [sliderWords(sliders)] : []),
-    ...(ownWords.length ? ownWords : [...disturbed, ...answered, ...recordedWords]),
+    ...(latest ? [`Your run (${latest.run.words}): ${latest.words}`] : []),
+    ...(disturbed
+      ? ['Other programs disturbed the clock of your run, so its times aren’t used.']
+      : []),
   ];
 }
 
