@@ -240,9 +240,17 @@ def read_result(path: Path, *kinds: type[S]) -> S:
 
 
 def write_result(path: Path, result: Result) -> None:
-    """Write a file that :func:`read_result` reads."""
+    """Write a file that :func:`read_result` reads, its numbers with six significant digits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.encode(result) + b"\n")
+    path.write_bytes(msgspec.json.encode(_rounded(msgspec.to_builtins(result))) + b"\n")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [*map(_rounded, value)]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def short_times(event: Event) -> Event:
