@@ -41,15 +41,20 @@ def write_prompts(path: Path, prompts: Sequence[Prompt]) -> None:
     path.write_bytes(b"".join(msgspec.json.encode(prompt) + b"\n" for prompt in prompts))
 
 
-def make_prompts(corpus: Path, *, per_flavour: int = 10, characters: int = 200) -> tuple[Prompt, ...]:
-    """The beginnings of evenly spaced validation documents, cut after a word: the same for the same corpus.
+def make_prompts(
+    corpus: Path, *, per_flavour: int = 10, characters: int = 200, split: str = "valid"
+) -> tuple[Prompt, ...]:
+    """The beginnings of evenly spaced documents, of the validation text unless ``split`` is ``train``, cut after a
+    word: the same for the same corpus.
 
     Where there are enough, only documents at least twice as long are taken, so that every prompt is a beginning.
     """
-    files = {path.name.partition(".valid.txt")[0]: path for path in sorted(corpus.glob("*.valid.txt*"), reverse=True)}
+    ending = f".{split}.txt"
+    files = {path.name.partition(ending)[0]: path for path in sorted(corpus.glob(f"*{ending}*"), reverse=True)}
     if not files:
-        hint = "Give --corpus a folder with NAME.valid.txt[.xz] for each flavour."
-        raise ConfigError(f"No validation text found in {corpus}.", field="corpus", hint=hint)
+        hint = f"Give --corpus a folder with NAME{ending}[.xz] for each flavour."
+        kind = "validation" if split == "valid" else "training"
+        raise ConfigError(f"No {kind} text found in {corpus}.", field="corpus", hint=hint)
     prompts = []
     for flavour, path in sorted(files.items()):
         raw = path.read_bytes()
@@ -60,7 +65,8 @@ def make_prompts(corpus: Path, *, per_flavour: int = 10, characters: int = 200) 
         count = min(per_flavour, len(pool))
         for number in range(count):
             text = cut(pool[number * len(pool) // count], characters)
-            prompts.append(Prompt(id=f"{flavour}-{number + 1:03d}", flavour=flavour, prompt=text))
+            name = flavour if split == "valid" else f"{flavour}.{split}"
+            prompts.append(Prompt(id=f"{name}-{number + 1:03d}", flavour=flavour, prompt=text))
     return tuple(prompts)
 
 

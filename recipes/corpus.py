@@ -1,4 +1,4 @@
-"""Reads text from a folder.
+"""Reads text from a folder, and encodes it.
 
 A corpus is a folder of ``NAME.train.txt[.xz]`` and ``NAME.valid.txt[.xz]`` pairs, one pair per
 flavour: UTF-8, with a line ``<|endoftext|>`` between documents.
@@ -10,9 +10,13 @@ import hashlib
 import json
 import lzma
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerFast
 
 from specdiff_core.schema.errors import CorpusError
 
@@ -71,3 +75,37 @@ class Corpus:
         """A short hash of the file names and sizes, recorded in every model card."""
         facts = [(p.name, p.stat().st_size) for p in sorted(self.root.glob("*.txt*"))]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
+
+
+def encode(corpus: Corpus, tokenizer: PreTrainedTokenizerFast, split: str) -> dict[str, np.ndarray]:
+    """Flavour -> its documents end to end, ``[N]`` uint16. Each begins with the end-of-text id, as a
+    prompt does in decoding.
+
+    Raises:
+        CorpusError: a file holds no document.
+    """
+    encoded = {}
+    for flavour in corpus.flavours:
+        texts, pieces = list(corpus.documents(flavour, split)), list[np.ndarray]()
+        for first in tqdm(range(0, len(texts), 512), desc=f"encoding {flavour}.{split}", unit="×512 documents"):
+            batch = tokenizer.backend_tokenizer.encode_batch(texts[first : first + 512], add_special_tokens=False)
+            pieces += [np.array([tokenizer.eos_token_id, *document.ids], dtype=np.uint16) for document in batch]
+        encoded[flavour] = np.concatenate(pieces)
+    return encoded
+
+
+def draw_rows(encoded: Mapping[str, np.ndarray], rng: np.random.Generator, rows: int, length: int) -> np.ndarray:
+    """Random pieces of the text, ``[rows, length]`` int64. The weight of a flavour is the root of its
+    size: small flavours are seen more often than by size alone.
+
+    Raises:
+        CorpusError: a flavour is shorter than a row.
+    """
+    texts = list(encoded.values())
+    if (shortest := min(map(len, texts))) < length:
+        hint = "Add text, or lower --length."
+        raise CorpusError(f"A text has {shortest} tokens; a row takes {length}.", hint=hint)
+    roots = np.array([len(text) ** 0.5 for text in texts])
+    chosen = [texts[index] for index in rng.choice(len(texts), size=rows, p=roots / roots.sum())]
+    starts = [int(rng.integers(len(text) - length + 1)) for text in chosen]
+    return np.stack([text[start : start + length] for text, start in zip(chosen, starts, strict=True)]).astype(np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import finished, same_text, save_tokenizer
+from checkpoints import close, finished, randomly, same_text, save_tokenizer
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -29,7 +30,7 @@ from specdiff_core.models.folders import read_config
 from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.schema.errors import CorpusError, PairUnavailable
 from specdiff_core.schema.history import HISTORY, read_history
-from specdiff_core.schema.pairs import OWN_PAIRS
+from specdiff_core.schema.pairs import ASSETS, OWN_PAIRS
 from specdiff_core.train import answers as answers_module
 from specdiff_core.train import drafter as module
 from specdiff_core.train import losses
@@ -145,6 +146,7 @@ def test_a_block_drafter_learns_and_loads(home: Path, made: Path, tmp_path: Path
     expected = ("Block drafter for target", "it has 269 of 270 words", "| odd |", "| even |", "not tried in a serving")
     for words in expected:
         assert words in card
+    assert re.search(r"\| mean \| \d\.\d+ \| \d\.\d+ to \d\.\d+ \|", card)
     assert str(home) not in card and "train export" in card and "train drafter --target target" in card
     spec = register_pair(parse({"target": str(home / "target"), "drafter": str(made)}).name).drafters[0]
     assert (spec.name, spec.chained, spec.window) == ("block_markov", True, 8)
@@ -222,7 +224,6 @@ def test_a_head_alone_is_trained_on_a_drafter_without_one(
     for flags, said in ((["--markov", "0"], "there is none"), (["--kind", "eagle"], "there is none")):
         assert train(home, tmp_path / "no", *NOTHING, "--only", "head", *flags) == 2
         assert said in capsys.readouterr().err
-    assert train(home, tmp_path / "no", *NOTHING, "--start", str(home / "target")) == 2
 
 
 def test_states_that_are_not_stored_are_computed_again(
@@ -252,6 +253,23 @@ def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_
     assert "EAGLE drafter for target" in (out / "README.md").read_text("utf-8")
 
 
+def test_an_autoregressive_drafter_is_a_stock_llama(home: Path, made: Path, tmp_path: Path) -> None:
+    """It begins with a layer of the target, between the target's tables."""
+    out, answers = tmp_path / "out", [*given(made), "--answering", "0", "--kind", "autoregressive"]
+    assert train(home, out, "--hours", "0.0003", *answers) == 0
+    losses = [step["loss"] for step in events(out, "step")]
+    assert losses[-1] < losses[0] - 1 and tau(out) > 4 and raced(home, out) > 4
+    model, target = (LlamaForCausalLM.from_pretrained(folder) for folder in (out, home / "target"))
+    assert (model.config.num_hidden_layers, model.config.eos_token_id) == (1, target.config.eos_token_id)
+    for table, own in ((model.lm_head, target.lm_head), (model.model.embed_tokens, target.model.embed_tokens)):
+        assert torch.equal(table.weight, own.weight.bfloat16().to(table.weight.dtype))
+    cut = tmp_path / "cut"
+    assert train(home, cut, *NOTHING, *answers, "--cut", "1") == 0
+    stored = load_file(cut / "model.safetensors")["model.layers.0.mlp.up_proj.weight"].float()
+    assert torch.cosine_similarity(stored.flatten(), target.model.layers[1].mlp.up_proj.weight.flatten(), 0) > 0.98
+    assert "begun with layers 1 of the target" in (cut / "README.md").read_text("utf-8")
+
+
 def test_a_masked_drafter_learns_from_the_same_answers(
     home: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -275,8 +293,46 @@ def test_a_masked_drafter_learns_from_the_same_answers(
 # Going on, and stopping.
 
 
+def test_a_drafter_goes_on_from_an_exported_one_over_as_many_tokens(home: Path, made: Path, tmp_path: Path) -> None:
+    """The control and the aligned drafter begin alike and see the same tokens in the same order; masked ones, too."""
+    masked, answers = tmp_path / "masked", [*given(made), "--answering", "0"]
+    assert train(home, masked, "--kind", "masked", "--hours", "1e-4", "--words", "200", *answers) == 0
+    for start, seen in ((made, 2), (masked, 2)):
+        logs = []
+        for align in ("none", "streak"):
+            out = tmp_path / f"{start.name}-{align}"
+            words = ["--start", str(start), "--align", align, "--tokens", "1500", "--rate", "0.01", "--hours", "1e-6"]
+            files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(out)]
+            assert (
+                cli.main(["train", "drafter", *files, *words, *answers, "--longest", "60", "--new-tokens", "24"]) == 0
+            )
+            logs.append(events(out, "step"))
+            card, runs = (out / "README.md").read_text("utf-8"), read_history(out / HISTORY)
+            assert len(runs) == seen and runs[0] == read_history(start / HISTORY)[0]
+            assert f"the weights of `{start.parent.name}/{start.name}`" in card
+            assert ("streak-distillation" in card) == (align == "streak")
+            assert json.loads((out / "config.json").read_text()) == json.loads((start / "config.json").read_text())
+            assert tau(out) > 0.7 * tau(start), "at first as good as it was"
+        one, other = ([step["tokens"] for step in log] for log in logs)
+        assert one == other and one[-2] < 1500 <= one[-1] and logs[0][-1]["rate"] < 0.5
+        assert logs[0][0]["loss"] != logs[1][0]["loss"]
+
+
+def test_what_cannot_be_begun_with_is_one_sentence(
+    home: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for start, said in (
+        (home / "target", "home0/target can't be trained here"),
+        (ASSETS / "embedded" / "block", "the target's have 64"),
+    ):
+        assert train(home, tmp_path / "none", "--start", str(start)) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = events(copy, "step")[-1]
+    before, stored = events(copy, "step")[-1], copy / "run" / "settings.json"
+    early = {name: value for name, value in json.loads(stored.read_text()).items() if name not in ("start", "tokens")}
+    stored.write_text(json.dumps(early))  # as runs of earlier versions have it
     assert train(home, copy) == 2 and "holds a run already" in capsys.readouterr().err
     files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(copy)]
     assert cli.main(["train", "drafter", *files, "--resume", "--hours", "0.0012"]) == 0
@@ -284,7 +340,7 @@ def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.Ca
     first = next(step for step in events(copy, "step") if step["step"] > before["step"])
     assert first["step"] == before["step"] + 1 and first["rate"] > before["rate"] > after["rate"] - 0.1
     assert after["tokens"] > before["tokens"] and after["seconds"] > before["seconds"]
-    settings = json.loads((copy / "run" / "settings.json").read_text())
+    settings = json.loads(stored.read_text())
     assert settings["hours"] == 0.0012 and settings["words"] == 270 and settings["minutes"] == 0.03
     (run,) = read_history(copy / HISTORY)
     assert run.steps == after["step"]
@@ -374,7 +430,7 @@ def trainer(home: Path, made: Path, tmp_path: Path) -> Callable[..., DrafterTrai
     return make
 
 
-@pytest.mark.parametrize("kind", ["block", "eagle", "masked"])
+@pytest.mark.parametrize("kind", ["block", "eagle", "masked", "autoregressive"])
 def test_a_slot_is_compared_with_what_the_target_says_there(
     trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -394,14 +450,35 @@ def test_a_slot_is_compared_with_what_the_target_says_there(
         assert bool(loss.isfinite()) and loss.requires_grad
     for labels, best, tv in seen:
         assert len(best) > 20 and bool((best >= 0).all())
-        assert bool((labels == -1).all()) if kind == "eagle" else torch.equal(labels, best)
+        assert torch.equal(labels, best) if kind in ("block", "masked") else bool((labels == -1).all())
         assert tv in (0.0, 0.9)
-    if kind == "eagle":  # behind each token of the answers, from the prompt's last one on
+    if kind in ("eagle", "autoregressive"):  # behind each token of the answers, from the prompt's last one on
         words = [
             learner.words.inverse[row[p - 1 : n] + 1]
             for row, p, n in zip(batch.tokens, batch.prompts, batch.lengths, strict=True)
         ]
-        assert torch.equal(seen[0][1], torch.cat(words)) and len(seen) == 6
+        assert torch.equal(seen[0][1], torch.cat(words)) and len(seen) == (6 if kind == "eagle" else 2)
+
+
+def test_an_autoregressive_drafter_trains_on_what_a_run_drafts_from(
+    trainer: Callable[..., DrafterTraining], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The logits in training are those of the exported model, with layers that matter."""
+    one, seen, whole = trainer(kind="autoregressive", layers=2), [], losses.top_loss
+    answers = Answers(one.folder, one.read)
+    learner, batch = one._begin(answers, None), answers.batch(answers.rows[:3])
+    for parameter in randomly(learner.model).parameters():
+        parameter.data.copy_(parameter.bfloat16())
+    monkeypatch.setattr(
+        losses, "top_loss", lambda hidden, *rest, **tv: seen.append(hidden) or whole(hidden, *rest, **tv)
+    )
+    learner.loss(batch, torch.Generator(), finishing=True)
+    learner.export(tmp_path / "stock")
+    with torch.no_grad():
+        logits = LlamaForCausalLM.from_pretrained(tmp_path / "stock", dtype=torch.float32)(batch.tokens).logits
+    lengths = zip(batch.prompts, batch.lengths, strict=True)
+    expected = torch.cat([row[p - 1 : n] for row, (p, n) in zip(logits, lengths, strict=True)])
+    close(seen[0].detach() @ learner._head.T, expected, 0.03)
 
 
 def test_blocks_lie_in_the_answer_and_show_no_more_than_they_should(trainer: Callable[..., DrafterTraining]) -> None:
@@ -461,7 +538,7 @@ def test_measured_texts_that_loop_are_left_out(
     one.learner = one._begin(Answers(one.folder, one.read), None)
     odd = {prompt.tokens[-1] + 1 for prompt in one.held_out if prompt.flavour == "odd"}
     monkeypatch.setattr(module, "loops", lambda ids: ids[0] in odd)
-    assert one._measure().keys() == {"tokens_per_round/even", "tokens_per_round/mean"}
+    assert one._measure().keys() == {"even", "mean"}
     assert one._looping
     monkeypatch.setattr(module, "loops", lambda ids: True)
     assert one._measure() == {}
@@ -470,8 +547,9 @@ def test_measured_texts_that_loop_are_left_out(
 def test_words_and_layers_are_chosen_by_rule(trainer: Callable[..., DrafterTraining]) -> None:
     assert [default_taps(depth) for depth in (1, 2, 4, 12, 30)] == [(0,), (0,), (1, 2), (3, 7, 10), (8, 18, 27)]
     said, asked = [[3, 3, 5], [3, 1]], [[5, 7, 7, 7]]
-    assert frequent_words(said, asked, vocabulary=9, count=4, never=1) == [3, 5, 7, 0]
-    assert len(frequent_words(said, asked, vocabulary=9, count=99, never=1)) == 8
+    among = [token for token in range(9) if token != 1]
+    assert frequent_words(said, asked, among=among, count=4) == [3, 5, 7, 0]
+    assert len(frequent_words(said, asked, among=among, count=99)) == 8
     engine = trainer().engine
     assert choose_mask(engine, []) == 269 and choose_mask(engine, [EncodedPrompt("", "", (269, 268))]) == 267
     special, plain = SimpleNamespace(special=True), SimpleNamespace(special=False)

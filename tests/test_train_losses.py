@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
 import torch
-from mdlm import subs_loss
 from torch import Tensor
 
 from specdiff_core.train import losses
@@ -100,14 +98,6 @@ def test_dpace_weights_are_the_slopes_of_the_expected_accepted_length() -> None:
     assert not weights.requires_grad and float(weights[4].sum()) == 0
     by_hand = losses.dpace_weights(torch.tensor([[1.0, 0.0]]), torch.tensor([[True, True]]))
     torch.testing.assert_close(by_hand, torch.tensor([[1.5, 0.5]]))
-
-
-def test_subs_loss_by_hand() -> None:
-    """Two tokens, three ids, mask id 2: its logit doesn't count; only the masked token costs."""
-    logits = torch.tensor([[[0.0, math.log(3.0), 9.0], [5.0, 0.0, 0.0]]])
-    ids, masked = torch.tensor([[1, 0]]), torch.tensor([[True, False]])
-    loss = subs_loss(logits, ids, masked, torch.tensor([0.25]), mask_id=2)
-    assert float(loss) == pytest.approx(-math.log(0.75) / 0.25 / 2, rel=1e-5)
 
 
 def test_muon_takes_orthogonal_steps_in_the_precision_of_the_weights() -> None:

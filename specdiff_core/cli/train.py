@@ -101,9 +101,10 @@ def run_drafter(args: argparse.Namespace) -> None:
 def report(training: DrafterTraining) -> None:
     from tqdm.auto import tqdm
 
-    bar_format = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
+    bar_format = "{l_bar}{bar}| {n:.0f} of {total:.0f} {unit}{postfix}"
     postfix: dict[str, str] = {}
-    with tqdm(total=training.total, dynamic_ncols=True, bar_format=bar_format) as bar:
+    unit = "tokens" if training.settings.tokens else "s"
+    with tqdm(total=training.total, unit=unit, dynamic_ncols=True, bar_format=bar_format) as bar:
         for event in training.events():
             if "scores" in event:
                 bar.write(f"step {event['step']}: " + "  ".join(f"{k} {v:.3f}" for k, v in event["scores"].items()))
@@ -111,7 +112,7 @@ def report(training: DrafterTraining) -> None:
             for name, digits in (("answers", 0), ("loss", 3), ("tokens", 0), ("tokens_per_second", 0)):
                 if name in event:
                     postfix[name] = f"{event[name]:.{digits}f}"
-            bar.n = min(training.answering + training.training, training.total)
+            bar.n = min(training.done, training.total)
             bar.set_postfix(postfix, refresh=False)
             bar.refresh()
 

@@ -27,7 +27,7 @@ class Interval(msgspec.Struct, frozen=True, omit_defaults=True):
     by: Literal["bootstrap", "student", "wilson"] = "bootstrap"
 
 
-Costs = Mapping[str, tuple[float, int]]  # prompt -> (seconds or rounds, tokens), repeats added up
+Costs = Mapping[str, tuple[float, float]]  # prompt -> (seconds or rounds, tokens), repeats added up
 
 
 def costs(runs: Iterable[tuple[str, float, int]]) -> Costs:

@@ -23,6 +23,7 @@ class ModelCard:
     history: Sequence[Training]  # every run since the first weights, in order
     scores: Mapping[str, float]
     score_name: str
+    bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of scores: 95 % intervals over prompts
     notice: str = ""  # what its text asks for
     credits: str = OTHER_CREDITS
     samples: Mapping[str, str] = field(default_factory=dict)  # flavour -> text, prompt included
@@ -58,13 +59,16 @@ def render_card(card: ModelCard) -> str:
         for run in card.history
     )
     base = f"base_model: {card.base_model}\n" if card.base_model else ""
-    table = "\n".join(f"| {name} | {value:.3f} |" for name, value in card.scores.items())
+    table = "\n".join(
+        f"| {name} | {value:.3f} | {' to '.join(f'{bound:.3f}' for bound in card.bounds.get(name, ()))} |"
+        for name, value in card.scores.items()
+    )
     parts = [
         f"---\nlicense: other\nlicense_name: {card.licence}\n{base}language: en\ntags:\n{tags}\n---",
         f"# {card.name}\n\n{card.summary}" + (f"\n\n{card.notice}" if card.notice else ""),
         f"## Shape and training\n\n{card.shape}\n\n{tokens:,} tokens of text seen, in this order "
         f"(a run begins with the weights before it):\n\n{runs}",
-        *([f"## {card.score_name}\n\n| flavour | value |\n|---|---|\n{table}"] if table else []),
+        *([f"## {card.score_name}\n\n| flavour | value | 95 % interval |\n|---|---|---|\n{table}"] if table else []),
         f"## Data and credits\n\n{card.credits}",
     ]
     if card.samples:

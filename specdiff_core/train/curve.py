@@ -37,11 +37,12 @@ def totals(run: Path) -> tuple[int, int, float]:
     return saved["step"], saved["tokens"], saved["seconds"]
 
 
-def last_scores(run: Path, prefix: str) -> dict[str, float]:
-    """The last measured scores whose names begin with ``prefix``, by the rest of their names."""
-    last: dict[str, float] = {}
+def last_scores(run: Path, prefix: str, kind: str = "scores") -> dict[str, Any]:
+    """The last measured scores whose names begin with ``prefix``, by the rest of their names; of the
+    ``kind`` "bounds": their intervals."""
+    last: dict[str, Any] = {}
     for event in read_metrics(run):
-        scores = event.get("scores", {})
+        scores = event.get(kind, {})
         matching = {k.removeprefix(prefix): v for k, v in scores.items() if k.startswith(prefix)}
         last = matching or last
     return last

@@ -1,13 +1,13 @@
 """``train drafter``: a drafter for any causal model, from the model's own answers to prompts.
 
-One loop for both kinds of drafter (``learners.py``): the target answers (``answers.py``), then the
+One loop for every kind of drafter (``learners.py``): the target answers (``answers.py``), then the
 drafter learns from what is stored, and now and then τ is measured by really decoding prompts that
 it never saw. A run can be stopped at any time and resumed, with more hours too."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,20 @@ from safetensors import SafetensorError
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
-from specdiff_core.drafters import block_diffusion, eagle, masked_diffusion
+from specdiff_core.drafters import autoregressive, block_diffusion, eagle, masked_diffusion
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
+from specdiff_core.measure.statistics import Interval, costs, shares
 from specdiff_core.models.causal import read_layers
-from specdiff_core.models.dflash import DFlashDraftModel, from_folder, read_released
 from specdiff_core.models.files import empty_folder
-from specdiff_core.models.folders import is_local, read_config, resolve, shown
+from specdiff_core.models.folders import is_local, resolve, shown
 from specdiff_core.models.network import CausalLM, vocabulary
 from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
 from specdiff_core.schema.events import Finished
+from specdiff_core.schema.history import HISTORY, read_history, write_history
 from specdiff_core.schema.metrics import Metrics, fold
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import loops
@@ -49,18 +50,19 @@ from specdiff_core.train.answers import (
 from specdiff_core.train.cards import ModelCard, training_of, write_card
 from specdiff_core.train.curve import last_scores, read_metrics
 from specdiff_core.train.learners import (
-    BlockLearner,
+    LEARNERS,
     DraftVocab,
-    EagleLearner,
     Learner,
-    MaskedLearner,
     block_config,
+    causal_config,
     default_taps,
+    exported,
     frequent_words,
     masked_config,
     new_block,
     new_eagle,
     new_masked,
+    take_weights,
 )
 from specdiff_core.train.settings import DrafterSettings
 from specdiff_core.train.trainer import LogLine, Trainer, log, now, read_checkpoint
@@ -74,7 +76,8 @@ HELD_OUT = 40
 MEASURED = 96
 """New tokens of each of them, at most."""
 SCORE = "tokens_per_round/"
-KINDS = {"block": "Block", "eagle": "EAGLE", "masked": "SpecDiff"}
+BEFORE = "before.json"
+"""In a run's folder: the history of the drafter that it began with."""
 
 
 class DrafterTraining:
@@ -89,7 +92,8 @@ class DrafterTraining:
         argv: the words of the command, for the card.
 
     Raises:
-        ConfigError: the settings don't fit the target.
+        ConfigError: the settings don't fit the target, or the drafter to begin with.
+        PairUnavailable: that drafter was made for another target.
         CorpusError: no prompt can be used.
     """
 
@@ -105,17 +109,22 @@ class DrafterTraining:
         stopped: Callable[[], bool] = lambda: False,
         argv: Sequence[str] = (),
     ) -> None:
-        settings = begun(settings) if settings.start else settings
-        self.engine, self.target, self.settings, self.out, self.stopped = engine, engine.target, settings, out, stopped
+        self.engine, self.target, self.out, self.stopped = engine, engine.target, out, stopped
         self.run, self.folder, self.argv = out / "run", answers or out / "run" / "answers", argv
         self.device = engine.pair.placement.device
-        self.total = 3600 * settings.hours  # seconds
+        self._begun: Any = None  # the drafter to begin with
+        if settings.start and not (self.run / "checkpoint.pt").exists():
+            self._begun, shape = exported(Path(settings.start))
+            settings = msgspec.structs.replace(settings, **shape)
+            self._load(Path(settings.start))  # checks that it fits the target
+        self.settings, self.seconds = settings, 3600 * settings.hours
+        self.total = settings.tokens or self.seconds
         self._facts = provenance()  # now, because the repository may change during the training
         depth = int(engine.target.model.config.num_hidden_layers)
         self.taps = settings.taps or default_taps(depth)
         self._check(depth)
-        self.layers = tuple(sorted({*self.taps, depth - 1}))  # for both kinds
-        self.read = {"block": self.taps, "eagle": (depth - 1,), "masked": ()}[settings.kind]
+        self.layers = tuple(sorted({*self.taps, depth - 1}))  # for all kinds
+        self.read = {"block": self.taps, "eagle": (depth - 1,)}.get(settings.kind, ())
         self._choose_prompts(prompts, valid)
         self._corpus = hashlib.sha256("\0".join(line.prompt for line in prompts).encode()).hexdigest()[:12]
         self._looping: set[str] = set()  # of the held-out prompts, those whose answers loop
@@ -123,6 +132,12 @@ class DrafterTraining:
         events = read_metrics(self.run)
         written = [event["seconds"] for event in events if event["kind"] == "answers"]
         self.answering, self.training = written[-1] if written else 0.0, 0.0  # seconds so far
+        self.learnt = 0  # tokens so far
+
+    @property
+    def done(self) -> float:
+        """How much of ``total`` is done: seconds, or tokens if their number is given."""
+        return self.learnt if self.settings.tokens else self.answering + self.training
 
     @property
     def _stores(self) -> bool:
@@ -177,6 +192,8 @@ class DrafterTraining:
         for name, content in (("settings", self.settings), ("held_out", self.held_out)):
             encoded = msgspec.json.format(msgspec.json.encode(content), indent=2)
             (self.run / f"{name}.json").write_bytes(encoded + b"\n")
+        if self._begun is not None:
+            write_history(self.run / BEFORE, read_history(Path(self.settings.start) / HISTORY))
         yield log(self.run, {"kind": "begun", "command": command(self.argv)})
         if self.settings.answering:
             yield from self._answer()
@@ -184,7 +201,7 @@ class DrafterTraining:
             yield from self._train()
 
     def _answer(self) -> Iterator[LogLine]:
-        settings, until = self.settings, self.total * self.settings.answering
+        settings, until = self.settings, self.seconds * self.settings.answering
         before, began = self.answering, now(self.device)
         layers = self.layers if self._stores else ()
         if (stored := Answers(self.folder, layers)).rows:
@@ -217,14 +234,20 @@ class DrafterTraining:
         if state is not None:
             trainer.restore(state)
         extra = {"words": learner.words.ids.tolist(), "released": getattr(learner.model, "released", {})}
-        batches, budget = self._batches(answers, trainer.step), max(0.0, self.total - self.answering)
-        saved = measured = self.training = trainer.seconds
+        batches, budget = self._batches(answers, trainer.step), self.seconds - self.answering
+        saved = measured = trainer.seconds
+
+        def remaining() -> float:
+            """The share of the training that is left."""
+            self.training, self.learnt = trainer.seconds, trainer.tokens
+            left = self.total - trainer.tokens if settings.tokens else budget - trainer.seconds
+            return left / (self.total if settings.tokens else budget) if left > 0 else 0.0
+
         with ThreadPoolExecutor(1) as reader:
             coming = reader.submit(next, batches)
-            while trainer.seconds < budget and not self.stopped():
-                remaining = 1 - trainer.seconds / budget
-                falling = settings.finish > remaining
-                rate = min(1.0, (trainer.step + 1) / WARMUP) * (remaining / settings.finish if falling else 1.0)
+            while (left := remaining()) and not self.stopped():
+                falling = settings.finish > left
+                rate = min(1.0, (trainer.step + 1) / WARMUP) * (left / settings.finish if falling else 1.0)
 
                 def loss(finishing: bool = falling) -> tuple[torch.Tensor, int]:
                     nonlocal coming
@@ -237,8 +260,7 @@ class DrafterTraining:
                     return value, int((batch.lengths - batch.prompts).sum())
 
                 yield trainer.learn(loss, rate)
-                self.training = trainer.seconds
-                if trainer.seconds - measured >= 60 * settings.minutes and trainer.seconds < budget:
+                if trainer.seconds - measured >= 60 * settings.minutes and remaining():
                     measured = trainer.seconds
                     yield from self._measured(trainer)
                 if trainer.seconds - saved >= SAVE:
@@ -248,37 +270,44 @@ class DrafterTraining:
         yield from self._measured(trainer)
 
     def _begin(self, answers: Answers, state: dict[str, Any] | None) -> Learner:
-        """A new drafter, or one of the shape of a checkpoint's."""
-        settings, model, table = self.settings, self.target.model, vocabulary(self.target.model)
-        mask = choose_mask(self.engine, self.prompts)
-        start = from_folder(Path(settings.start)) if settings.start and state is None else None
-        if start is not None:
-            mask = int(start.config.mask_token_id)
+        """A new drafter, that to begin with, or one of the shape of a checkpoint's."""
+        settings, table = self.settings, vocabulary(self.target.model)
+        mask, words = choose_mask(self.engine, self.prompts), settings.words
         texts, prompts = (answers.text(row) for row in answers.rows), (prompt.tokens for prompt in self.prompts)
-        size, count = self.target.vocab_size, settings.words
-        ids = state["words"] if state else frequent_words(texts, prompts, vocabulary=size, count=size, never=mask)
-        if start is not None and start.draft_ids is not None:
-            own = {*start.draft_ids.tolist()}
-            ids = [token for token in ids if token in own]
-        ids = ids[:count]
-        shared: Any = (table, DraftVocab.of(ids, table), self.read, settings)
+        among: Any = range(self.target.vocab_size)
+        if settings.kind == "autoregressive":
+            words = len(among)
+        elif self._begun is None:
+            among = [token for token in among if token != mask]
+        elif self._begun.draft_ids is not None:
+            among = self._begun.draft_ids.tolist()
+        ids = state["words"] if state else frequent_words(texts, prompts, among=among, count=words)
+        network = self._new(mask, len(ids), state["released"] if state else None)
+        return LEARNERS[settings.kind](network.to(self.device), table, DraftVocab.of(ids, table), self.read, settings)
+
+    def _new(self, mask: int, words: int, released: dict[str, Any] | None) -> torch.nn.Module:
+        """The network to train; ``released``: the ``config.json`` of a checkpoint's."""
+        settings, begun, spec, target = self.settings, self._begun, self.engine.pair.spec, self.target.model.config
+        name = shown(spec.target) if is_local(spec.target) else spec.target
         if settings.kind == "eagle":
-            return EagleLearner(new_eagle(model.config, seed=settings.seed).to(self.device), *shared)
-        source = self.engine.pair.spec.target
-        name = shown(source) if is_local(source) else source
+            return new_eagle(target, seed=settings.seed)
+        if settings.kind == "block":
+            mask = mask if begun is None else int(begun.config.mask_token_id)
+            fresh = block_config(target, name, settings, taps=self.taps, mask=mask, words=words)
+            block = new_block(released or fresh, seed=settings.seed)
+            if begun is not None:
+                take_weights(block, begun)
+            if settings.only == "head":
+                for name, parameter in block.named_parameters():
+                    parameter.requires_grad_(name.startswith("markov_head."))
+            return block
+        if isinstance(begun, torch.nn.Module):
+            return begun
+        fresh = causal_config(target, settings)
         if settings.kind == "masked":
-            fresh = masked_config(model.config, name, settings, mask=mask, words=len(ids))
-            cut = read_layers(resolve(source, self.engine.pair.spec.revision), settings.cut) if settings.cut else {}
-            network = new_masked(state["released"] if state else fresh, cut, seed=settings.seed)
-            return MaskedLearner(network.to(self.device), *shared)
-        fresh = block_config(model.config, name, settings, taps=self.taps, mask=mask, words=len(ids))
-        block = new_block(state["released"] if state else fresh, seed=settings.seed)
-        if start is not None:
-            take_weights(block, start)
-        if settings.only == "head":
-            for name, parameter in block.named_parameters():
-                parameter.requires_grad_(name.startswith("markov_head."))
-        return BlockLearner(block.to(self.device), *shared)
+            fresh = masked_config(target, name, settings, mask=mask, words=words)
+        cut = read_layers(resolve(spec.target, spec.revision), settings.cut) if settings.cut and not released else {}
+        return new_masked(released or fresh, cut, seed=settings.seed)
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
         """Answers in random order, each once before any comes again; new ones join a pass later."""
@@ -298,11 +327,13 @@ class DrafterTraining:
         return not row.looped and row.end - row.first - row.prompt >= LEAST and row.prompt_id not in self._never
 
     def _measured(self, trainer: Trainer) -> Iterator[LogLine]:
-        if scores := self._measure():
-            yield trainer.log("measured", scores=scores)
+        if taus := self._measure():
+            scores = {SCORE + name: tau.value for name, tau in taus.items()}
+            bounds = {SCORE + name: (tau.low, tau.high) for name, tau in taus.items()}
+            yield trainer.log("measured", scores=scores, bounds=bounds)
 
-    def _measure(self) -> dict[str, float]:
-        """τ; nothing where all answers loop or the run was stopped."""
+    def _measure(self) -> dict[str, Interval]:
+        """τ by flavour, and their mean; nothing where all answers loop or the run was stopped."""
         if self.stopped():
             return {}
         drafter = self._load(self._export())
@@ -341,9 +372,10 @@ class DrafterTraining:
         """The drafter in a folder, loaded as any other would be."""
         pair = self.engine.pair
         fields = {"target": pair.spec.target, "target_revision": pair.spec.revision, "context": pair.spec.context}
-        spec = register_pair(parse({**fields, "drafter": str(folder)}).name).drafters[0]
-        modules: Any = {"block": block_diffusion, "eagle": eagle, "masked": masked_diffusion}
-        drafter: Drafter = modules[self.settings.kind].build(spec, pair.placement, target=pair.model, pair=pair.spec)
+        spec = register_pair(parse({**fields, "drafter": str(folder.absolute())}).name).drafters[0]
+        modules = (autoregressive, block_diffusion, eagle, masked_diffusion)
+        module: Any = next(module for module in modules if module.__name__.endswith(spec.module))
+        drafter: Drafter = module.build(spec, pair.placement, target=pair.model, pair=pair.spec)
         return drafter
 
     def _card(self, learner: Learner) -> ModelCard:
@@ -353,48 +385,23 @@ class DrafterTraining:
             f"({answers.tokens:,} tokens) in {pair.placement.dtype_name}, at temperatures "
             f"{', '.join(f'{temperature:g}' for temperature in settings.temperatures)}."
         )
+        if settings.start:
+            learnt += f" It began with the weights of `{shown(settings.start)}`."
+        if settings.align == "streak":
+            learnt += " Slots weighed as in streak-distillation (SpecDiff-2, arXiv 2511.00606)."
         facts: Any = {"corpus": self._corpus, "seed": settings.seed}
         parameters = sum(parameter.numel() for parameter in learner.model.parameters()) / 1e6
         return ModelCard(
-            name=f"{KINDS[settings.kind]} drafter for {Path(pair.spec.target).name}",
+            name=f"{learner.title} drafter for {Path(pair.spec.target).name}",
             summary=f"{learner.about}\n\n{learnt}",
             licence="as-its-target",
             base_model="" if is_local(pair.spec.target) else pair.spec.target,
             shape=f"{parameters:.1f} M parameters; see config.json.",
-            history=[training_of(self.run, self._facts, self.device, **facts)],
+            history=[*read_history(self.run / BEFORE), training_of(self.run, self._facts, self.device, **facts)],
             scores=last_scores(self.run, SCORE),
+            bounds=last_scores(self.run, SCORE, "bounds"),
             score_name=f"Greedy tokens per round, γ = {settings.block}, on {len(self.held_out)} held-out prompts",
         )
-
-
-def begun(settings: DrafterSettings) -> DrafterSettings:
-    """``settings`` with the shape of the drafter in ``settings.start``.
-
-    Raises:
-        ConfigError: it is no block drafter whose anchor predicts nothing.
-        WeightsError: its config.json is missing or damaged.
-    """
-    values = read_config(Path(settings.start))
-    config = read_released(values)
-    if settings.kind != "block" or config.anchor_predicts:
-        hint = "Begin with one that `train drafter` made."
-        raise ConfigError(f"--start {shown(settings.start)} is no such block drafter.", field="start", hint=hint)
-    shape = {"block": config.block_size - 1, "layers": config.num_hidden_layers, "taps": tuple(config.target_layer_ids)}
-    return msgspec.structs.replace(settings, **shape, words=config.draft_vocab_size or config.vocab_size)
-
-
-def take_weights(model: DFlashDraftModel, start: DFlashDraftModel) -> None:
-    """Begin ``model`` with the weights of ``start``; a Markov head of another kind or rank stays new.
-
-    Raises:
-        ConfigError: ``start`` was made for another target.
-    """
-    own, theirs = model.state_dict(), start.state_dict()
-    fitting = {name: theirs[name] for name in own if name in theirs and theirs[name].shape == own[name].shape}
-    if missing := [name for name in own if name not in fitting and not name.startswith("markov_head.")]:
-        what = f"The drafter in --start doesn't fit this target: {missing[0]} has another shape."
-        raise ConfigError(what, field="start", hint="Name the target that it was trained for.")
-    model.load_state_dict(fitting, strict=False)
 
 
 def decode_greedily(
@@ -418,17 +425,13 @@ def decode_greedily(
         yield prompt, fold(events), isinstance(last, Finished) and loops(last.ids)
 
 
-def tau_by_flavour(runs: Iterable[tuple[EncodedPrompt, Metrics]]) -> dict[str, float]:
-    """τ by flavour and its mean over flavours, as :data:`SCORE` names them."""
-    totals = dict[str, Metrics]()
-    for prompt, metrics in runs:
-        totals[prompt.flavour] = totals.get(prompt.flavour, Metrics()) + metrics
-    scores = {flavour: metrics.tau for flavour, metrics in sorted(totals.items()) if metrics.tau}
-    return {SCORE + name: value for name, value in with_mean(scores).items()} if scores else {}
-
-
-def with_mean(scores: Mapping[str, float]) -> dict[str, float]:
-    return {**scores, "mean": sum(scores.values()) / len(scores)}
+def tau_by_flavour(runs: Iterable[tuple[EncodedPrompt, Metrics]]) -> dict[str, Interval]:
+    """τ by flavour and its mean over flavours, with intervals over the prompts."""
+    decoded = [(prompt, metrics) for prompt, metrics in runs if metrics.rounds]
+    flavours = dict[str, list[str]]()
+    for prompt, _ in sorted(decoded, key=lambda run: run[0].flavour):
+        flavours.setdefault(prompt.flavour, []).append(prompt.id)
+    return shares(costs((prompt.id, one.rounds, one.committed) for prompt, one in decoded), flavours)
 
 
 def spread(prompts: Sequence[EncodedPrompt], most: int) -> list[EncodedPrompt]:

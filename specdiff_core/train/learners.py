@@ -3,7 +3,8 @@
 The block drafter follows DFlash (arXiv 2602.06036): a few layers read hidden states of the target
 through one projection and denoise a block behind an anchor, between the target's frozen embedding
 and output head. A slot weighs as much as it adds to the expected accepted length (D-PACE, arXiv
-2605.18810). EAGLE's head (arXiv 2401.15077) continues the target's last hidden states. Both learn
+2605.18810). The masked drafter (SpecDiff) does the same without hidden states. EAGLE's head (arXiv
+2401.15077) continues the target's last hidden states, and a small causal model the text. All learn
 by cross-entropy first, and at the end by total variation, the share of drafted tokens that the
 ratio test rejects (LK losses, arXiv 2602.23881)."""
 
@@ -14,20 +15,21 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
-from specdiff_core.models.dflash import PAIR_ROWS, DFlashDraftModel, speculators_config
+from specdiff_core.models.dflash import PAIR_ROWS, DFlashDraftModel, from_folder, speculators_config
 from specdiff_core.models.eagle import EagleHead, save_eagle
 from specdiff_core.models.files import write_folder
-from specdiff_core.models.folders import is_gguf
+from specdiff_core.models.folders import is_gguf, read_config, shown
 from specdiff_core.models.kernels import multiplies_bf16
-from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel
-from specdiff_core.models.network import Vocabulary, attend
+from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel, load_masked
+from specdiff_core.models.network import Vocabulary, attend, causal
+from specdiff_core.models.own_pairs import kind_of
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train import losses
 from specdiff_core.train.answers import Batch
@@ -85,13 +87,13 @@ class DraftVocab(NamedTuple):
 
 
 def frequent_words(
-    answers: Iterable[Sequence[int]], prompts: Iterable[Sequence[int]], *, vocabulary: int, count: int, never: int
+    answers: Iterable[Sequence[int]], prompts: Iterable[Sequence[int]], *, among: Iterable[int], count: int
 ) -> list[int]:
-    """At most ``count`` ids of a ``vocabulary``, the most frequent first, without the id ``never``.
-    Prompts count a little: their words are likely to come up in answers."""
+    """At most ``count`` of the ids ``among`` which to choose, the most frequent first. Prompts count
+    a little: their words are likely to come up in answers."""
     answered = collections.Counter(itertools.chain.from_iterable(answers))
     prompted = collections.Counter(itertools.chain.from_iterable(prompts))
-    scores = {t: answered[t] + IN_PROMPT * prompted[t] for t in range(vocabulary) if t != never}
+    scores = {t: answered[t] + IN_PROMPT * prompted[t] for t in among}
     return sorted(scores, key=lambda token: -scores[token])[:count]
 
 
@@ -104,6 +106,7 @@ class Learner(ABC):
         layers: of the target, whose states a batch holds.
     """
 
+    title: ClassVar[str]
     model: Any
 
     def __init__(
@@ -135,6 +138,18 @@ class Learner(ABC):
     def _embed(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.embedding)
 
+    def _distilled(self, states: Tensor, batch: Batch, where: tuple[Tensor, ...], *, finishing: bool) -> Tensor:
+        """The mean loss of ``states [n, W]`` against the stored distributions at ``where``."""
+        words, tv = self._objective(finishing)
+        ids, probs = words.inverse[batch.top_ids[where]], batch.top_logs[where].float().exp()
+        values, _ = losses.top_loss(states, words.rows, ids.new_full((len(ids),), -1), ids, probs, tv=tv)
+        return values.mean()
+
+    @property
+    def _head(self) -> Tensor:
+        """The rows of the output head for the drafter's words, by their ids."""
+        return self.words.rows[self.words.ids.argsort()]
+
     @property
     def _checked(self) -> str:
         text = "It loads and drafts in SpecDiff Lab; it was not tried in a serving engine."
@@ -151,6 +166,7 @@ class BlockLearner(Learner):
             text's own tokens and a mask of the slots inside the text.
     """
 
+    title = "Block"
     model: DFlashDraftModel
     weigh: Callable[[Tensor, Tensor], Tensor] = staticmethod(losses.dpace_weights)
 
@@ -203,15 +219,19 @@ class BlockLearner(Learner):
 
     def export(self, folder: Path) -> None:
         """In the layout of vLLM's speculators."""
-        known, tensors = (self.words.inverse >= 0).cpu(), dict(self.model.state_dict())
-        ids = known.nonzero()[:, 0]
+        tensors = dict(self.model.state_dict())
         if self.model.markov_head is not None:
-            tensors[PAIR_ROWS] = tensors[PAIR_ROWS][ids.to(tensors[PAIR_ROWS].device)]
+            tensors[PAIR_ROWS] = tensors[PAIR_ROWS][self.words.ids.sort().values]
         if self.settings.tables:
-            rows = self.words.rows[self.words.ids.argsort()]
-            tensors |= {"embed_tokens.weight": self.embedding, "lm_head.weight": rows}
-        maps = {"d2t": ids - torch.arange(len(ids)), "t2d": known} if len(ids) < len(known) else {}
-        write_folder(folder, self.model.released, tensors, tables=maps)
+            tensors |= {"embed_tokens.weight": self.embedding, "lm_head.weight": self._head}
+        write_folder(folder, self.model.released, tensors, tables=self._maps)
+
+    @property
+    def _maps(self) -> dict[str, Tensor]:
+        """``d2t`` and ``t2d`` in the files of a drafter that lacks some of the target's words."""
+        known = (self.words.inverse >= 0).cpu()
+        ids = known.nonzero()[:, 0]
+        return {"d2t": ids - torch.arange(len(ids)), "t2d": known} if len(ids) < len(known) else {}
 
     @property
     def about(self) -> str:
@@ -232,6 +252,7 @@ class BlockLearner(Learner):
 class MaskedLearner(BlockLearner):
     """A masked denoiser cut from the target: reads no hidden states of it."""
 
+    title = "SpecDiff"
     model: MaskedDraftModel  # type: ignore[assignment]
 
     def _states(
@@ -246,22 +267,57 @@ class MaskedLearner(BlockLearner):
 
     def export(self, folder: Path) -> None:
         """In the layout of ``models/masked.py``."""
-        known = (self.words.inverse >= 0).cpu()
-        ids = known.nonzero()[:, 0]
-        maps = {"d2t": ids - torch.arange(len(ids)), "t2d": known} if len(ids) < len(known) else {}
-        write_folder(folder, self.model.released, self.model.state_dict(), tables=maps)
+        write_folder(folder, self.model.released, self.model.state_dict(), tables=self._maps)
 
     @property
     def about(self) -> str:
-        cut = ", ".join(map(str, self.settings.cut))
         count, total = len(self.words.ids), len(self.words.inverse)
-        begun = f"begun with layers {cut} of the target (0 is the first)" if cut else "begun from nothing"
         return (
             f"An independent masked-diffusion drafter (SpecDiff, arXiv 2408.05636) of windows up to "
-            f"{self.settings.block} tokens: {self.model.shape.layers} layers, {begun}, adapted as DiffuLLaMA and "
-            f"Dream are, between the target's embedding and output head, of which it has {count:,} of "
-            f"{total:,} words. It reads no hidden states of the target. The text before a window is "
+            f"{self.settings.block} tokens: {self.model.shape.layers} layers{begun_with(self.settings)}, "
+            f"adapted as DiffuLLaMA and Dream are, between the target's embedding and output head, of which it has "
+            f"{count:,} of {total:,} words. It reads no hidden states of the target. The text before a window is "
             f"read causally and cached; the window in both directions."
+        )
+
+
+def begun_with(settings: DrafterSettings) -> str:
+    """What a drafter's layers were at first, for its card, if they are not new."""
+    cut = ", ".join(map(str, settings.cut))
+    return f", begun with layers {cut} of the target (0 is the first)" if cut else ""
+
+
+class AutoregressiveLearner(Learner):
+    """A small causal model: the layers of :class:`MaskedDraftModel`, which here read the text before
+    them only. It learns the target's distributions (DistillSpec's forward KL, arXiv 2310.08461)."""
+
+    title = "Autoregressive"
+    model: MaskedDraftModel
+
+    def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
+        """Over the tokens whose distribution is stored."""
+        positions = torch.arange(batch.tokens.shape[1], device=self.device)
+        with autocast(self.device):
+            rope = self.model.rope(positions[None])
+            hidden = self.model(self._embed(batch.tokens), rope, causal, last=len(positions))
+        where = (batch.top_logs[..., 0] > -torch.inf).nonzero(as_tuple=True)
+        return self._distilled(hidden[where].float(), batch, where, finishing=finishing)
+
+    def export(self, folder: Path) -> None:
+        """As a stock ``LlamaForCausalLM`` with the target's embedding and output head."""
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors["model.embed_tokens.weight"] = self.embedding
+        if not self.model.config.tie_word_embeddings:
+            tensors["lm_head.weight"] = self._head
+        write_folder(folder, self.model.released, tensors)
+
+    @property
+    def about(self) -> str:
+        return (
+            "A small autoregressive drafter, as in standard speculative sampling (arXiv 2211.17192, 2302.01318): a "
+            f"stock `LlamaForCausalLM` as wide as its target, of {self.model.shape.layers} "
+            f"layers{begun_with(self.settings)}, with the target's embedding and output head. It learned the target's "
+            "distributions (arXiv 2310.08461)."
         )
 
 
@@ -269,17 +325,16 @@ class EagleLearner(Learner):
     """EAGLE's head: smooth L1 to the target's features and cross-entropy to its most probable
     words, over :data:`PASSES` readings of each answer."""
 
+    title = "EAGLE"
     model: EagleHead
 
     def loss(self, batch: Batch, generator: torch.Generator, *, finishing: bool) -> Tensor:
         """Over the tokens whose distribution is stored."""
-        words, tv = self._objective(finishing)
         states = batch.features[:, :, 0]
         # Entry t reads the feature of token t beside token t + 1, and stands for that of t + 1.
         where = (batch.top_logs[:, 1:, 0] > -torch.inf).nonzero(as_tuple=True)
         behind = where[0], where[1] + 1
-        ids, probs = words.inverse[batch.top_ids[behind]], batch.top_logs[behind].float().exp()
-        nothing, feature = ids.new_full((len(ids),), -1), states[behind].float()
+        feature = states[behind].float()
         shape = (PASSES - 1, len(states), states.shape[1] - 2, 1)
         use_own = (torch.rand(shape, generator=generator) < OWN).to(self.device)
         embedded = self._embed(batch.tokens[:, 1:])
@@ -288,8 +343,11 @@ class EagleLearner(Learner):
             readings = list(eagle_readings(self.model, embedded, states.to(embedded), use_own))
         for reading in readings:
             rows = reading[where].float()
-            values, _ = losses.top_loss(rows, words.rows, nothing, ids, probs, tv=tv)
-            loss = loss + values.mean() + FEATURE * F.smooth_l1_loss(rows, feature)
+            loss = (
+                loss
+                + self._distilled(rows, batch, behind, finishing=finishing)
+                + FEATURE * F.smooth_l1_loss(rows, feature)
+            )
         return loss / PASSES
 
     def export(self, folder: Path) -> None:
@@ -317,7 +375,7 @@ class Blocks(NamedTuple):
     """What a block drafter sees and predicts: A blocks in each of B rows, an anchor and b slots."""
 
     text: Tensor  # [B, A, b + 1] int64, the row's own tokens
-    known: Tensor  # [B, A, b + 1] bool: inside the text, and nothing before it ended the text
+    known: Tensor  # [B, A, b + 1] bool: inside the text
     masked: Tensor  # [B, A, b + 1] bool, never the anchor
     anchors: Tensor  # [B, A] int64, positions in the row
 
@@ -331,7 +389,6 @@ def draw_blocks(
     size: int,
     whole: float,
     generator: torch.Generator,
-    end: int = -1,
 ) -> Blocks:
     """``count`` random blocks of ``size`` slots in each row, a share ``whole`` of them all masks.
 
@@ -340,7 +397,6 @@ def draw_blocks(
     Args:
         tokens: ``[B, L]``; tokens of row i from ``lengths[i]`` on are padding.
         first: ``[B]`` the first position of an anchor; the last one is the last but one of the text.
-        end: the id that ends a text where rows hold several.
     """
 
     def uniform(*shape: int) -> Tensor:
@@ -351,8 +407,7 @@ def draw_blocks(
     anchors = first + (uniform() * room).long().clamp_max(room - 1)
     positions = anchors[..., None] + torch.arange(size + 1, device=tokens.device)
     text = tokens.gather(1, positions.clamp_max(tokens.shape[1] - 1).flatten(1)).view_as(positions)
-    ended = F.pad((text[..., 1:] == end).long(), (1, 0))  # an anchor may end the text before
-    known = (positions < lengths[:, None, None]) & (ended.cumsum(-1) == ended)
+    known = positions < lengths[:, None, None]
     kind, scattered = uniform(1), uniform(size) < uniform(1)
     begun = torch.arange(size, device=tokens.device) >= (uniform(1) * size).long()
     partly = torch.where(kind < whole + 0.6 * (1 - whole), begun, scattered)
@@ -425,7 +480,6 @@ def draft_states(
     generator: torch.Generator,
     *,
     alone: float,
-    hidden_of: Callable[..., Tensor] = block_hidden,
 ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
     """The drafter's states ``[n, W]`` at the masked slots inside the text, with row, block and
     position of each, and row and position of the token before it, where the target predicts it.
@@ -438,7 +492,7 @@ def draft_states(
     ids = blocks.text.masked_fill(blocks.masked, int(model.config.mask_token_id))
     with autocast(ids.device):
         embedded = embed(ids.flatten(1))
-        hidden = hidden_of(model, features.to(embedded), embedded, blocks.anchors, ids.shape[-1])
+        hidden = block_hidden(model, features.to(embedded), embedded, blocks.anchors, ids.shape[-1])
     where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
     states = hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
     if model.markov is not None:
@@ -468,6 +522,9 @@ def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, use_own:
 
 
 # New drafters.
+
+ENDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+"""Fields of a target's config that a Llama needs, or it would have those of Llama 1."""
 
 
 def sizes_of(target: Any) -> dict[str, Any]:
@@ -537,8 +594,21 @@ def masked_config(target: Any, name: str, settings: DrafterSettings, *, mask: in
     }
 
 
+def causal_config(target: Any, settings: DrafterSettings) -> dict[str, Any]:
+    """The ``config.json`` of a new autoregressive drafter for ``target``."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "num_hidden_layers": len(settings.cut) or settings.layers,
+        **sizes_of(target),
+        **{name: getattr(target, name, None) for name in ENDS},
+        "tie_word_embeddings": bool(getattr(target, "tie_word_embeddings", False)),
+        "dtype": "bfloat16",
+    }
+
+
 def new_masked(released: dict[str, Any], cut: Mapping[str, Tensor], *, seed: int) -> MaskedDraftModel:
-    """An untrained denoiser; ``cut``: weights to begin with (``models/causal.py: read_layers``). The
+    """An untrained denoiser, or causal model; ``cut``: weights to begin with (``models/causal.py: read_layers``). The
     last norm begins small, or the states of layers that did not follow each other would be taken for
     certainty: measured, a first loss of 8.9 instead of 17.8."""
     model, generator = MaskedDraftModel(released), torch.Generator().manual_seed(seed)
@@ -556,10 +626,69 @@ def new_masked(released: dict[str, Any], cut: Mapping[str, Tensor], *, seed: int
     return model
 
 
+LEARNERS: dict[str, type[Learner]] = {
+    "block": BlockLearner,
+    "eagle": EagleLearner,
+    "masked": MaskedLearner,
+    "autoregressive": AutoregressiveLearner,
+}
+
+
+PLAIN: dict[str, Any] = {
+    "anchor_predicts": False,
+    "conv_kernel_size": 0,
+    "final_logit_softcapping": None,
+    "input_embedding_scale": 1.0,
+    "markov_head_type": "vanilla",
+    "output_multiplier": 1.0,
+    "selector_rank": 0,
+}
+"""What the config of a block drafter that is trained here says of parts that some releases have."""
+
+
+def exported(folder: Path) -> tuple[DFlashDraftModel | MaskedDraftModel, dict[str, Any]]:
+    """A block drafter or a denoiser to train on, and the settings that its shape determines.
+
+    Raises:
+        ConfigError: it is another kind of drafter, or has parts that aren't trained here.
+        WeightsError: a file is missing, damaged or misfit.
+    """
+    values, trained = read_config(folder), False
+    model: DFlashDraftModel | MaskedDraftModel
+    if ARCHITECTURE in (values.get("architectures") or ()):
+        model, trained = load_masked(folder), True
+        cut = (values.get("cut_from") or {}).get("layers") or ()
+        shape = {"kind": "masked", "block": model.config.block_size, "cut": tuple(cut)}
+    elif kind_of(values) == "block":
+        model = block = from_folder(folder)
+        config = block.config
+        trained = not any(block.reaches) and all(getattr(config, name) == value for name, value in PLAIN.items())
+        shape = {"kind": "block", "block": config.block_size - 1, "taps": tuple(config.target_layer_ids)}
+        shape |= {"markov": config.markov_rank} if config.markov_rank else {}
+    if not trained:
+        what = f"The drafter in {shown(folder)} can't be trained here."
+        raise ConfigError(what, field="start", hint="Begin with a block or masked drafter that this command made.")
+    words = int(model.config.vocab_size) if model.draft_ids is None else len(model.draft_ids)
+    return model.requires_grad_(True), {**shape, "layers": model.shape.layers, "words": words}
+
+
+def take_weights(model: DFlashDraftModel, start: DFlashDraftModel) -> None:
+    """Begin ``model`` with the weights of ``start``; a Markov head of another kind or rank stays new.
+
+    Raises:
+        ConfigError: ``start`` was made for another target.
+    """
+    own, theirs = model.state_dict(), start.state_dict()
+    fitting = {name: theirs[name] for name in own if name in theirs and theirs[name].shape == own[name].shape}
+    if missing := [name for name in own if name not in fitting and not name.startswith("markov_head.")]:
+        what = f"The drafter in --start doesn't fit this target: {missing[0]} has another shape."
+        raise ConfigError(what, field="start", hint="Name the target that it was trained for.")
+    model.load_state_dict(fitting, strict=False)
+
+
 def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
     """An untrained EAGLE head for a target with this config, which repeats its feature at first."""
-    names = ("bos_token_id", "eos_token_id", "pad_token_id")
-    ends: Any = {name: getattr(target, name, None) for name in names}  # otherwise those of Llama 1
+    ends: Any = {name: getattr(target, name, None) for name in ENDS}
     config = LlamaConfig(**sizes_of(target), **ends, num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
     head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
     with torch.no_grad():

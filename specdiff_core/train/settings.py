@@ -14,25 +14,31 @@ from specdiff_core.schema.fields import ask, flag, parse
 
 class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
     kind: Annotated[
-        Literal["block", "eagle", "masked"],
-        ask("", "block diffusion (DFlash), an EAGLE layer, or masked diffusion with layers of the target (SpecDiff)"),
+        Literal["block", "eagle", "masked", "autoregressive"],
+        ask("", "block diffusion (DFlash), an EAGLE layer, masked diffusion (SpecDiff), or a small causal Llama"),
     ] = "block"
+    start: Annotated[
+        str, ask("", "folder of a block or masked drafter to begin with, which sets --kind, --block, --layers and such")
+    ] = ""
     hours: Annotated[
         float, ask("", "time for answers and training, in hours of a GPU or of each thread", above=0, high=10_000)
     ] = 8.0
+    tokens: Annotated[
+        int, ask("", "train on this many tokens of answers, however long it takes; 0: as long as --hours", 0, 2**50)
+    ] = 0
     answering: Annotated[float, ask("", "share of that time in which the target writes answers", 0, 0.99)] = 0.35
     finish: Annotated[float, ask("", "share of the training with a falling learning rate", 0, 1)] = 0.33
     rate: Annotated[float, ask("", "multiple of the usual learning rates", above=0, high=100)] = 1.0
     minutes: Annotated[float, ask("", "minutes of training between measurements of τ", above=0, high=600_000)] = 20.0
     block: Annotated[int, ask("", "tokens of a draft (γ)", 1, 32)] = 8
-    layers: Annotated[int, ask("", "layers of a block drafter", 1, 64)] = 1
+    layers: Annotated[int, ask("", "new layers of a drafter", 1, 64)] = 1
     taps: Annotated[
         tuple[Annotated[int, ask("", low=0)], ...],
         ask("", "layers of the target that a block drafter reads, from 0 [default: at 28, 62 and 93 % of its depth]"),
     ] = ()
     cut: Annotated[
         tuple[Annotated[int, ask("", low=0)], ...],
-        ask("", "layers of the target that a masked drafter begins with [default: none, --layers new ones]"),
+        ask("", "layers of the target that a masked or autoregressive drafter begins with, in place of --layers"),
     ] = ()
     align: Annotated[
         Literal["none", "streak"],
@@ -40,9 +46,6 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "none"
     words: Annotated[int, ask("", "a block drafter's vocabulary, the target's commonest tokens", 64, 2**24)] = 16_384
     markov: Annotated[int, ask("", "rank of a block drafter's Markov head (DSpark's); 0 for none", 0, 4096)] = 128
-    start: Annotated[
-        str, ask("", "folder of a block drafter to begin with, which sets --block, --layers, --taps and --words")
-    ] = ""
     only: Annotated[Literal["all", "head"], ask("", "what learns: all weights, or only a Markov head's")] = "all"
     new_tokens: Annotated[int, ask("", "tokens of an answer, at most", 8, 2**20)] = 200
     longest: Annotated[int, ask("", "tokens of a prompt; longer ones are left out", 1, 2**20)] = 192
@@ -58,7 +61,7 @@ class DrafterSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[int, ask("", "seed of everything that is drawn", 0, 2**31 - 1)] = 0
 
 
-SHAPE = ("kind", "block", "layers", "taps", "cut", "words", "markov", "only")
+SHAPE = ("kind", "start", "block", "layers", "taps", "cut", "words", "markov", "only")
 """Settings that a drafter keeps once it has weights."""
 
 
