@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -50,8 +51,13 @@ def save_drafter(folder: Path, vocab_size: int) -> None:
     """MDLM's released format: one more id, the mask; ``backbone.`` names, float32, one file."""
     torch.manual_seed(1)
     config = MdlmConfig(vocab_size=vocab_size, model_length=48, hidden_dim=16, cond_dim=4, n_blocks=2, n_heads=2)
-    values = {k: v for k, v in config.to_json().items() if k != "mask_token_id"}
-    values |= {"torch_dtype": "float32", "auto_map": {"AutoModelForMaskedLM": "modeling_mdlm.MDLM"}}
+    values = {k: v for k, v in msgspec.structs.asdict(config).items() if k != "mask_token_id"}
+    values |= {
+        "architectures": ["MDLM"],
+        "model_type": "mdlm",
+        "torch_dtype": "float32",
+        "auto_map": {"AutoModelForMaskedLM": "modeling_mdlm.MDLM"},
+    }
     model = Mdlm(config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)

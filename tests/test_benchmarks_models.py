@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from block import drafter_config, new_drafter
-from common import new_llama as new_target
+from target import new_llama
 from test_distribution import engine_of
 
 from benchmarks import equality
@@ -41,6 +40,8 @@ from specdiff_core.models.target import Target
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
+from specdiff_core.train.learners import block_config, new_block
+from specdiff_core.train.settings import DrafterSettings
 from tests.fakes import ORIGIN
 
 PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"234567892345{i}") for f in ("math", "code") for i in range(2))
@@ -68,10 +69,11 @@ def engine() -> Engine:
     """An untrained target, an untrained small model of its kind, and an untrained block drafter."""
     with torch.random.fork_rng():
         torch.manual_seed(4)  # says no suppressed id, which generate() may
-        target = new_target(VOCAB, layers=4, width=64, context=96).eval().requires_grad_(False)
-        small = new_target(VOCAB, layers=1, width=64, context=96).eval().requires_grad_(False)
-        config = drafter_config(target.config, layers=2, block_size=7)
-        network = new_drafter(target, config).eval().requires_grad_(False)
+        target = new_llama(VOCAB, layers=4, width=64).eval().requires_grad_(False)
+        small = new_llama(VOCAB, layers=1, width=64).eval().requires_grad_(False)
+        settings = DrafterSettings(block=6, layers=2, markov=0)
+        config = block_config(target.config, "", settings, taps=(1, 2), mask=1, words=VOCAB)
+        network = new_block(config, seed=0).eval().requires_grad_(False)
     drafters = {
         "autoregressive": AutoregressiveDrafter("autoregressive", Target(small, context=96, suppress=(1,))),
         "block": BlockDrafter("block", network, vocabulary(target), context=96, forbidden=(1,)),

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 import torch
-from block import drafter_config
 from branches import Branches, OneStream, cell, outcomes, spread, total_variation
 from fakes import WIDTH, FakeClock, Ledger, noise, state
 from torch import Tensor, nn
@@ -47,7 +46,8 @@ from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, DraftReady, Event, Finished
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
-from specdiff_core.train.learners import new_eagle
+from specdiff_core.train.learners import block_config, new_eagle
+from specdiff_core.train.settings import DrafterSettings
 
 END, MASK = 0, 1  # the words are 2 and higher
 PROMPTS = {3: "2022", 4: "2322"}  # by the number of ids; a digit is a token
@@ -148,14 +148,10 @@ def block(
 ) -> BlockDrafter:
     """``blind``: its hidden states are zero, whatever it reads."""
     theirs = LlamaConfig(
-        hidden_size=WIDTH,
-        num_attention_heads=1,
-        vocab_size=size,
-        max_position_embeddings=64,
-        num_hidden_layers=layer + 1,
+        hidden_size=WIDTH, intermediate_size=8, num_attention_heads=1, vocab_size=size, max_position_embeddings=64
     )
-    values = {**drafter_config(theirs, layers=1, block_size=5, mask_id=MASK), "intermediate_size": 8}
-    values["dflash_config"] |= {"markov_width": markov, "target_layer_ids": [layer]}
+    settings = DrafterSettings(block=4, markov=markov)
+    values = block_config(theirs, "", settings, taps=(layer,), mask=MASK, words=size)
     network = opinionated(DFlashDraftModel(values), seed, markov=0.5)
     if blind:
         network.norm.weight.zero_()

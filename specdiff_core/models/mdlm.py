@@ -66,11 +66,6 @@ class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise WeightsError(f"{shown(path)}: {wrong}.", hint=RELEASED)
         return config
 
-    def to_json(self) -> dict[str, Any]:
-        """The content of ``config.json``."""
-        values = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
-        return {"architectures": ["MDLM"], "model_type": "mdlm", **values, "torch_dtype": "bfloat16"}
-
 
 Modulation = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 """One block's constants, float32 ``[D]`` each: of the attention, then of the MLP, the norm's
@@ -122,7 +117,7 @@ class _Block(nn.Module):
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
         self._frozen = tuple(Product.of([part]) for part in (self.attn_qkv, self.attn_out, up, down))
 
-    def forward(self, x: Tensor, modulation: Modulation, rope: Rope, mask: Tensor | None, first: int) -> Tensor:
+    def forward(self, x: Tensor, modulation: Modulation, rope: Rope, first: int) -> Tensor:
         """``x [B, L, D]`` float32 -> ``[B, L − first, D]``, from position ``first`` on."""
         dtype = self.attn_qkv.weight.dtype
         qkv, out, up, down = self._frozen or (self.attn_qkv, self.attn_out, self.mlp[0], self.mlp[2])
@@ -130,7 +125,7 @@ class _Block(nn.Module):
         h = _norm(x, weight1, bias1, dtype)
         heads = qkv(h).view(*h.shape[:-1], 3 * self.heads, -1).transpose(1, 2)  # [B, 3·H, L, d]
         q, k = rotate(heads[:, : 2 * self.heads], rope).chunk(2, 1)
-        mixed = attend(q[:, :, first:], k, heads[:, 2 * self.heads :], mask)  # in both directions
+        mixed = attend(q[:, :, first:], k, heads[:, 2 * self.heads :])  # in both directions
         x = torch.addcmul(x[:, first:], gate1, out(mixed.transpose(1, 2).flatten(2)).float())
         h = _norm(x, weight2, bias2, dtype)
         return torch.addcmul(x, gate2, down(self.mlp[1](up(h))).float())
@@ -196,25 +191,20 @@ class Mdlm(nn.Module):
         self._head = Product.of([self.backbone.output_layer.linear])
         return self
 
-    def forward(self, ids: Tensor, *, first: int = 0, padding: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, *, first: int = 0) -> Tensor:
         """Raw logits ``[B, L − first, V]``; slot i predicts token i; the mask keeps its logit.
 
         Args:
             ids: ``[B, L]`` int64, L at most ``model_length``.
             first: logits are computed for positions ``first`` and later.
-            padding: ``[B]`` how many leading positions of each row to hide (rotary positions are
-                relative, so a left-padded row gives what the unpadded one would).
         """
         constants = self._prepared or self.constants()
         length = ids.shape[1]
         rope = (constants.rope[0][:length], constants.rope[1][:length])
-        mask = None
-        if padding is not None:
-            mask = (torch.arange(length, device=ids.device) >= padding[:, None])[:, None, None]
         x = self.backbone.vocab_embed.embedding[ids].float()
         last = len(self.backbone.blocks) - 1
         for index, (block, modulation) in enumerate(zip(self.backbone.blocks, constants.blocks, strict=True)):
-            x = block(x, modulation, rope, mask, first if index == last else 0)
+            x = block(x, modulation, rope, first if index == last else 0)
         head = self.backbone.output_layer.linear
         states = _norm(x, constants.final_weight, constants.final_bias, head.weight.dtype)
         logits: Tensor = (self._head or head)(states)
