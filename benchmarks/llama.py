@@ -82,6 +82,7 @@ def kind_for(drafter: DrafterSpec) -> str:
     """How llama.cpp drafts with a block drafter of ours; empty if it can't: a Markov head goes with its file, and only
     DSpark's plain one is known there."""
     values = read_config(resolve(drafter.source, drafter.revision, weights=False))
+    values = {**values, **values.get("dflash_config", {})}
     plain = bool(values.get("markov_rank")) and values.get("markov_head_type", "vanilla") == "vanilla"
     if drafter.chained != plain:
         return ""

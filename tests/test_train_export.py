@@ -3,6 +3,7 @@ their sources; and llama.cpp itself, where the package xllamacpp is installed.""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -18,11 +19,14 @@ from safetensors.torch import load_file
 
 from benchmarks import llama
 from specdiff_core import attached, cli
-from specdiff_core import load as load_lab
+from specdiff_core.engine import Engine
+from specdiff_core.loading import load_pair
+from specdiff_core.models.device import choose_placement
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, speculators_config
 from specdiff_core.models.files import shrink, write_folder
 from specdiff_core.schema.metrics import fold
-from specdiff_core.schema.pairs import ASSETS
+from specdiff_core.schema.pairs import ASSETS, NONE
+from specdiff_core.schema.pairs import EMBEDDED as EMBEDDED_PAIR
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import final
 
@@ -97,8 +101,8 @@ def reduced(rank: int) -> dict[str, tuple[int, ...]]:
     return words | maps | (markov(rank, len(IDS)) if rank else {})
 
 
-def markov(rank: int, words: int) -> dict[str, tuple[int, ...]]:
-    return {"markov_head.markov_w1.weight": (VOCAB, rank), "markov_head.markov_w2.weight": (words, rank)}
+def markov(rank: int, words: int, vocab: int = VOCAB) -> dict[str, tuple[int, ...]]:
+    return {"markov_head.markov_w1.weight": (vocab, rank), "markov_head.markov_w2.weight": (words, rank)}
 
 
 SPECULATORS = {
@@ -258,26 +262,39 @@ PROMPTS = ("Once upon a time", "def add(a, b):", "Tom: Hi, how are you?")
 NEW, GAMMA = 48, 8
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """llama.cpp with the embedded target in fp32, plain and with the embedded block drafter."""
+@pytest.fixture(scope="module", params=["block", "block_markov"])
+def lanes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """llama.cpp with the embedded target in fp32, plain and with the embedded block drafter, which has a random Markov
+    head or none; and this lab with the same two."""
     pytest.importorskip(llama.PACKAGE, reason=f"pip install {llama.PACKAGE}")
     folder = tmp_path_factory.mktemp("llama")
-    convert(EMBEDDED / "target", folder / "target.gguf")
-    words = ["--to", "gguf", "--out", folder / "block.gguf", "--target", folder / "target.gguf"]
-    assert export(EMBEDDED / "block", *words) == 0
-    drafts = llama.Drafts("DRAFT_DFLASH", folder / "block.gguf", GAMMA)
-    target = folder / "target.gguf"
-    return {"plain": llama.serve(target, 2), "drafted": llama.serve(target, 2, drafts)}
+    network = from_folder(EMBEDDED / "block")
+    config, tensors = network.released, dict(network.state_dict())
+    if chained := request.param == "block_markov":
+        more = {"markov_rank": 8, "markov_head_type": "vanilla", "sample_from_anchor": False}
+        config = {**config, "dflash_config": {**config["dflash_config"], **more}}
+        vocab, generator = int(network.config.vocab_size), torch.Generator().manual_seed(0)
+        tensors |= {
+            name: 0.5 * torch.randn(shape, generator=generator) for name, shape in markov(8, vocab, vocab).items()
+        }
+    drafter = write_folder(folder / "drafter", config, tensors)
+    convert(EMBEDDED / "target", target := folder / "target.gguf")
+    assert export(drafter, "--to", "gguf", "--out", folder / "drafter.gguf", "--target", target) == 0
+    spec = dataclasses.replace(EMBEDDED_PAIR.drafter(request.param), source=str(drafter))
+    pair = load_pair(dataclasses.replace(EMBEDDED_PAIR, drafters=(spec, NONE)), choose_placement("cpu", "fp32"))
+    drafts = llama.Drafts(llama.kind_for(spec), folder / "drafter.gguf", GAMMA)
+    assert drafts.kind == ("DRAFT_DSPARK" if chained else "DRAFT_DFLASH")
+    served = [llama.serve(target, 2), llama.serve(target, 2, drafts)]
+    plain, drafted = (attached.ask(server.listening_address) for server in served)
+    return {"plain": plain, "drafted": drafted, "ours": Engine(pair), "name": spec.name}
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_llama_cpp_drafts_as_we_do(servers: dict[str, Any], prompt: str) -> None:
+def test_llama_cpp_drafts_as_we_do(lanes: dict[str, Any], prompt: str) -> None:
     """The same weights in fp32, the drafter's in fp16: its text is its own plain text and ours, and at each position it
     accepts as much as we do, but for rounding; all of it read from a real server."""
-    config = DecodeConfig(max_new_tokens=NEW, ignore_eos=True, gamma=GAMMA, drafter="block")
-    runs = {name: list(attached.ask(one.listening_address).decode(prompt, config)) for name, one in servers.items()}
-    runs["ours"] = list(load_lab(drafters=["none", "block"]).decode(prompt, config))
+    config = DecodeConfig(max_new_tokens=NEW, ignore_eos=True, gamma=GAMMA, drafter=lanes["name"])
+    runs = {name: list(lanes[name].decode(prompt, config)) for name in ("plain", "drafted", "ours")}
     plain, drafted, ours = (final(run) for run in runs.values())
     assert plain and drafted and ours and drafted.text == plain.text == ours.text and len(drafted.ids) == NEW
     assert plain.quoted is not None and plain.quoted.drafts is None, "it drafts nothing"

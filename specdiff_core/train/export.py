@@ -47,6 +47,8 @@ def export(drafter: Path, layout: str, out: Path, *, target: str = "", verifier:
     if layout not in layouts:
         hint = f"Give --to {' or '.join(layouts)}." if layouts else "Export a block drafter or an EAGLE head."
         raise ConfigError(f"No engine reads the drafter in {shown(drafter)} as {layout}.", field="to", hint=hint)
+    if out.resolve() == drafter.resolve():
+        raise ConfigError("--out is the drafter itself.", field="out", hint="Give another folder.")
     source = resolve(target) if target else None
     if layout == "eagle":
         said = _eagle(drafter, source, out)
