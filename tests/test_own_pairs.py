@@ -172,6 +172,11 @@ def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> Non
     chained = EMBEDDED.drafter("block_markov")
     spec = own_pair(EMBEDDED.target, chained.source).drafters[0]
     assert (spec.name, spec.chained, spec.window) == ("block_markov", True, chained.window)
+    for anchor, window in ((True, 7), (False, 6)):  # whether the anchor's slot is one of the draft's
+        fields = {"block_size": 7, "target_layer_ids": [0], "sample_from_anchor": anchor}
+        (tmp_path / "config.json").write_text(json.dumps({"architectures": ["DFlashDraftModel"], **fields}))
+        OWN_PAIRS.clear()
+        assert own_pair(EMBEDDED.target, tmp_path).drafters[0].window == window
     assert kind_of({"speculators_model_type": "dspark"}) == "block"
     assert kind_of({"speculators_model_type": "eagle3"}) == "eagle"
     assert kind_of({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}) == "eagle"
