@@ -129,6 +129,22 @@ def recorded(**settings: object) -> list[events.Event]:
     return decoded(DecodeConfig.parse({"gamma": 4, "steps": 2, "temperature": 1.0, "max_new_tokens": 9, **settings}))
 
 
+@settings(max_examples=10)
+@given(st.integers(0, 50), st.sampled_from([r.value for r in Rule]))
+def test_an_acceptance_record_keeps_what_aiperf_checks(seed: int, rule: str) -> None:
+    """Its histogram is the tally of its steps, and vLLM's τ and rate follow from its counts."""
+    run = recorded(seed=seed, rule=rule)
+    record, totals = run_summary(run)["acceptance_record"], fold(run)
+    tally = {int(count): steps for count, steps in record["acceptance_histogram"].items()}
+    steps, accepted = record["num_spec_steps"], record["num_accepted_draft_tokens"]
+    assert sum(tally.values()) == steps == len(record["per_step_accepted"]) == len(record["per_step_drafted"])
+    assert sum(count * times for count, times in tally.items()) == accepted == totals.accepted
+    assert record["num_draft_tokens"] == totals.drafted and record["completion_tokens"] == totals.committed
+    assert record["mean_acceptance_length"] == pytest.approx(1 + accepted / steps)
+    assert record["draft_acceptance_rate"] == totals.draft_use and record["engine"] == "specdiff-lab"
+    assert run_summary([event for event in run if not isinstance(event, Verified)])["acceptance_record"] is None
+
+
 @settings(max_examples=30)
 @given(st.integers(0, 50), st.sampled_from([r.value for r in Rule]))
 def test_a_trace_is_what_was_written(seed: int, rule: str) -> None:

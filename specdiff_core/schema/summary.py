@@ -77,6 +77,30 @@ def run_summary(events: Sequence[Event], total: Metrics | None = None) -> dict[s
         "models": dict(header.models) if header else {},
         "server": header.server if header else "",
         "quoted": {name: getattr(quoted, name) for name in QUOTED} if quoted else None,
+        "acceptance_record": acceptance_record(events),
+    }
+
+
+def acceptance_record(events: Sequence[Event]) -> dict[str, Any] | None:
+    """A run as AIPerf's ``SpecDecodeAcceptanceRecord`` (``spec_decode_models.py`` of ai-dynamo/aiperf), so that it can
+    be laid beside a record of another engine; None if nothing was drafted. Its steps are the rounds that drafted."""
+    drafted = {event.round: len(event.ids) for event in events if isinstance(event, DraftReady) and event.ids}
+    tested = [event for event in events if isinstance(event, Verified) and event.round in drafted]
+    if not tested:
+        return None
+    accepted, proposed = [event.accepted for event in tested], [drafted[event.round] for event in tested]
+    return {
+        "engine": "specdiff-lab",
+        "mean_acceptance_length": 1 + sum(accepted) / len(tested),
+        "draft_acceptance_rate": sum(accepted) / sum(proposed),
+        "acceptance_histogram": {str(count): accepted.count(count) for count in sorted({*accepted})},
+        "num_accepted_draft_tokens": sum(accepted),
+        "num_draft_tokens": sum(proposed),
+        "num_spec_steps": len(tested),
+        "num_spec_tokens": max(proposed),
+        "completion_tokens": fold(events).committed,
+        "per_step_accepted": accepted,
+        "per_step_drafted": proposed,
     }
 
 
