@@ -14,7 +14,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkpoints import save_tokenizer
 from plotly.graph_objects import Figure
+from test_train_drafter import SMALL, save_counter
 
 import specdiff_core
 from app.content.workshop import WORKSHOP
@@ -54,6 +56,22 @@ def test_the_examples_of_the_front_door_and_the_readme_run(capsys: pytest.Captur
     assert len([line for line in example.splitlines() if line]) <= 6
     exec(compile(example, "README.md", "exec"), {})
     assert re.search(r"^vanilla 1\.0 True$.*^dflash \d+\.\d+ True$", capsys.readouterr().out, re.MULTILINE | re.DOTALL)
+
+
+def test_the_ten_lines_for_a_researcher_run(tmp_path: Path) -> None:
+    """On a small pair, with less training."""
+    save_counter(tmp_path / "target", save_tokenizer(tmp_path / "target"))
+    (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": f"word {n}"}) for n in range(24)))
+    small = f"{' '.join(SMALL)} --hours 0.0008 --minutes 0.03 --answering 0.3"
+    script = "".join(blocks("docs/research.md", "python")).replace("--hours 8", small)
+    training = re.search(r"^main\(.*$", script, re.MULTILINE)
+    assert training is not None and len(script.splitlines()) < 50
+    made = f"from specdiff_core.cli import main\n{training[0].replace('--out mine', '--out drafter')}\n"
+    (tmp_path / "lines.py").write_text(made + script)
+    printed = python("lines.py", path=ROOT, home=tmp_path)
+    for part in ("same_text_as_vanilla", "conditional", "speedup", "To confirm|declared|too few"):
+        assert re.search(part, printed), printed
+    assert (tmp_path / "mine" / "config.json").is_file()
 
 
 def notebook(kind: str) -> list[str]:

@@ -27,6 +27,10 @@ from specdiff_core.drafters.variants import _with as changed
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import doctor
 from specdiff_core.explorations.doctor import Doctor
+from specdiff_core.measure import reported
+from specdiff_core.models.target import NetworkSession
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import EMBEDDED
 
 FEW: dict[str, Any] = {"tokens": 40, "flavours": "stories,dialogue,code", "per_flavour": 2, "gamma": 4}
 
@@ -49,12 +53,12 @@ WRITTEN: dict[tuple[Any, ...], doctor._Text] = {}
 
 
 def written_once(
-    engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], write: Any = doctor._write
+    engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], stopped: Any, write: Any = doctor._write
 ) -> doctor._Text:
     """A text of the target, written once for all tests: that takes most of their time."""
     key, size = (engine.target.model, tuple(ids)), len(ids) + tokens
     if key not in WRITTEN or len(WRITTEN[key].ids) < size:
-        WRITTEN[key] = write(engine, ids, tokens, range(engine.target.model.config.num_hidden_layers))
+        WRITTEN[key] = write(engine, ids, tokens, range(engine.target.model.config.num_hidden_layers), stopped)
     text = WRITTEN[key]
     features = {layer: text.features[layer][: size - 1] for layer in layers}
     return doctor._Text(text.ids[:size], text.prompt, features)
@@ -230,7 +234,99 @@ def test_a_template_foreign_to_the_drafter_is_named(
 
 def test_a_weak_drafter_is_reported_as_weak(engine: Engine) -> None:
     final = examined(with_drafter(engine, "mdlm", Knowing(engine, "never said")), "mdlm", tokens=16)
-    assert final.facts["verdict"] == "weak"
+    assert final.facts["verdict"] == "weak" and "To confirm" in final.facts["findings"][-1]
+
+
+def test_a_target_other_than_the_drafters_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tune of it."""
+    tuned = lab.load(drafters=["block", "none"])
+    with torch.no_grad():
+        for name, weight in tuned.target.model.named_parameters():
+            if "norm" in name:
+                weight.mul_(torch.linspace(0, 2, len(weight)))
+    monkeypatch.setattr(doctor, "EVERY", 3)
+    final = examined(tuned, "block", trained_for=EMBEDDED.target)
+    assert final.facts["suspect"] == "target", final.facts["findings"]
+    assert 0.1 < final.facts["agreement"] < 0.98 and "%" in final.facts["findings"][0]
+
+
+def test_a_temperature_that_costs_tokens_is_named(engine: Engine) -> None:
+    final = examined(engine, "block", temperature=1.5)
+    assert final.facts["suspect"] == "temperature" and "At temperature 1.5" in final.facts["findings"][0]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_text_that_a_drafter_has_not_seen_is_named(engine: Engine, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "EVERY", 13)
+    other = with_drafter(engine, "mdlm", Knowing(engine, "Zebra" if own else "(", without=True))
+    texts = "\n".join(f"Zebra number {n} went to the river" for n in range(6)) if own else ""
+    final = examined(other, "mdlm", tokens=16, per_flavour=4, texts=texts)
+    assert final.facts["suspect"] == "text", final.facts["findings"]
+    assert ("your prompts" if own else "code") in final.facts["findings"][0]
+
+
+def test_a_round_that_is_too_dear_is_named(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass over many rows costs one for each, as without a batch's savings."""
+
+    def row_by_row(self: Any, ids: Any, *others: Any, forward: Any = NetworkSession.forward) -> Any:
+        for _ in ids[1:]:
+            forward(self, ids[:1], None, None, None)
+            self.rollback(1, ())
+        return forward(self, ids, *others)
+
+    final = examined(engine, "block", gamma=8)  # writes the texts
+    monkeypatch.setattr(NetworkSession, "forward", row_by_row)
+    final = examined(engine, "block", gamma=8)
+    assert (final.facts["verdict"], final.facts["suspect"]) == ("right", "cost of a round"), final.facts["findings"]
+
+
+METRICS = """# TYPE vllm:spec_decode_num_drafts counter
+vllm:spec_decode_num_drafts_total{engine="0"} %d
+vllm:spec_decode_num_draft_tokens_total{engine="0"} %d
+vllm:spec_decode_num_accepted_tokens_total{engine="0"} %d
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} %d
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="1"} %d
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="2"} %d
+"""
+
+
+@pytest.mark.parametrize(
+    ("counts", "tau", "alphas", "words"),
+    [
+        (METRICS % (100, 300, 5, 4, 1, 0), 1.05, [0.04, 0.25, 0.0], "anchor"),
+        (METRICS % (9, 27, 9, 9, 0, 0) + METRICS % (109, 327, 99, 89, 10, 0), 1.9, [0.8, 0.125, 0.0], "drafts more"),
+        (METRICS.replace("vllm", "llamacpp").replace("_total", "") % (100, 300, 75, 50, 20, 5), 1.75, [0.5, 0.4, 0.25],
+         "quantised"),
+        (json.dumps({"choices": [{"metrics": {"speculative_decoding": {"per_step_accepted": [3, 3, 2, 1]}}}]}),
+         3.25, [1.0, 0.75, 2 / 3], "isn’t low"),
+        (json.dumps({"spec_verify_ct": 10, "spec_num_correct_drafts": 4, "spec_correct_drafts_histogram": [8, 0, 2]}),
+         1.4, [0.2, 1.0], "quantised"),
+        (json.dumps({"timings": {"predicted_n": 64, "draft_n": 90, "draft_n_accepted": 33}}), 64 / 31, [], "isn’t low"),
+    ],
+    ids=["nothing", "later", "low", "vllm", "sglang", "llama.cpp"],
+)  # fmt: skip
+def test_another_engines_counts_suggest_a_cause(
+    counts: str, tau: float, alphas: list[float], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "counts.txt").write_text(counts)
+    file = tmp_path / "answer.json"
+    assert main(["doctor", "--counts", f"@{tmp_path / 'counts.txt'}", "--json", str(file)]) == 0
+    row = json.loads(file.read_text())["rows"][0]
+    assert (row["tau"], row["alpha_at"]) == (pytest.approx(tau), pytest.approx(alphas))
+    shown = capsys.readouterr().out
+    assert words in shown and "To confirm it" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("nothing", "{}", "[" * 9000, METRICS % ((0,) * 6), '{"per_step_accepted": ["a"]}'),
+        *('{"per_step_accepted": [1e400, 1]}', '{"draft_n": 1, "draft_n_accepted": "x"}'),
+    ],
+)
+def test_a_text_without_counts_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="no counts"):
+        reported.read(text)
 
 
 # Tiny checkpoints of a released format.

@@ -17,6 +17,7 @@ import msgspec
 
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, ExplorationRun, Snapshot
+from specdiff_core.models.own_pairs import parse as own_pair
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import parse
@@ -182,6 +183,8 @@ def chosen(request: Mapping[str, Any]) -> Exploration:
         raise ConfigError("The page's request is invalid.", hint="Reload the page.")
     exploration = parse(find_exploration(str(request["explore"])), request.get("choice", {}))
     own_pairs.check(exploration.pair)
+    if other := getattr(exploration, "trained_for", ""):  # of the doctor
+        own_pairs.check(own_pair({"target": other}).name)
     return exploration
 
 

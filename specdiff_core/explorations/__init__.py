@@ -11,7 +11,17 @@ from specdiff_core.schema.errors import no_such
 for _file in pkgutil.iter_modules(__path__):  # an exploration is one file
     importlib.import_module(f"{__name__}.{_file.name}")
 
-FIRST = ("window-map", "what-it-takes", "losslessness", "temperature", "text", "budget", "side-by-side", "learn")
+FIRST = (
+    "window-map",
+    "what-it-takes",
+    "losslessness",
+    "temperature",
+    "text",
+    "budget",
+    "doctor",
+    "side-by-side",
+    "learn",
+)
 """The order on the page; one that is not named here follows."""
 EXPLORATIONS = {name: NAMED[name] for name in dict.fromkeys((*FIRST, *NAMED))}
 RENAMED = {

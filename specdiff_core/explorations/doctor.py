@@ -1,8 +1,9 @@
-"""Drafter doctor: is a drafter weak, or are its declared settings wrong? It drafts along texts of
-the target as declared, and with one declaration changed at a time (``drafters/variants.py``). A
-change that gains tokens per round, by more than chance, points to a wrong declaration.
+"""Why is my acceptance low? The drafter drafts along greedy texts of the target as declared, with one declaration
+changed at a time (``drafters/variants.py``), and on the target that it was trained for. A change that gains tokens per
+round, by more than chance, points to the cause. Otherwise kinds of text are compared, runs at the temperature with
+greedy ones, and τ with the cost of a round.
 
-Nothing is decoded speculatively: drafts are compared with greedy texts of the target.
+Instead it can judge what another engine reports (``measure/reported.py``).
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step
-from specdiff_core.measure.statistics import LEVEL, Resampled
+from msgspec.structs import replace
+
+from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
+from specdiff_core.explorations.figures import CATEGORY, ONE, Figure, axes
+from specdiff_core.measure import reported
+from specdiff_core.measure.prompts import Prompt, own_prompts
+from specdiff_core.measure.statistics import LEVEL, Interval, Resampled
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.fields import ask
+from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import drafter_names
 from specdiff_core.schema.settings import DecodeConfig, Template
 
@@ -35,28 +43,84 @@ EVERY = 3
 """Tokens between two drafts along a text."""
 FIRST = 4
 """Tokens before the first draft, so that a shift stays inside the text."""
+REPEATS = 3
+"""Repeats of each timed pass."""
 FEWEST = 6
 """Texts needed for a verdict: fewer agree by chance too often."""
 WEAK = 1.3
 """Below this τ drafting does not pay even with cheap passes."""
+NOTHING = 0.15
+"""Acceptance of first tokens below which a drafter is misread rather than weak."""
+LOW = 2.0
+"""τ of another engine that counts as low."""
+TARGET, TEXT, HEAT, COST = "target", "text", "temperature", "cost of a round"
+CONFIRM = {
+    "shift": "race it with that shift (--shift for a denoiser; for a block drafter, see whether its first slot is the "
+    "anchor’s)",
+    "mask id": "race it with that --mask-id, or set mask_token_id in its config",
+    "feature layers": "set those target_layer_ids in its config and race it again",
+    "embedding of the anchor slot": "look up what its training code puts into the first slot",
+    "positions": "look up which positions its training code gives to the block",
+    "tokenizer map": "compare the tokenizer files of target and drafter",
+    "template": "race it with that template",
+    TARGET: "race it on that target",
+    TEXT: "compare these prompts with its training data, and see “Which text suits which method?”",
+    HEAT: "run the same prompts at 0",
+    COST: "see “What would it take?”; a shorter window, fewer users at once or other threads may pay",
+    "": "measure it on its own training texts: if τ is low there too, it needs more training",
+}
+"""Likely cause -> what would confirm it."""
 
 
-class Doctor(OnPrompts, frozen=True, kw_only=True):
-    """α by position, as declared and with one declaration changed at a time, and which declaration looks wrong."""
+class Doctor(AtTemperature, frozen=True, kw_only=True):
+    """α by position, as declared and with one thing changed at a time, and the likely cause of a low acceptance."""
 
     name: ClassVar = "doctor"
-    title: ClassVar = "Drafter doctor"
-    question: ClassVar = "Is the drafter weak, or are its declared settings wrong?"
-    tab: ClassVar = ""
+    title: ClassVar = "Why is my acceptance low?"
+    question: ClassVar = (
+        "Is the drafter weak, or its settings, target, text, temperature or the cost of a round to blame?"
+    )
+    takes: ClassVar = 40
+    alone: ClassVar = True
+    columns: ClassVar = {
+        "declaration": "what was changed; empty: nothing",
+        "declared": "its value as declared",
+        "change": "its value here",
+        "texts": "number of texts",
+        "drafts": "drafts along them",
+        "tau": "τ: correct tokens of a draft, and the target’s own",
+        "alpha_at": "α by position",
+        "ratio": "τ over τ as declared",
+        "low": "and its interval",
+        "high": "and its interval",
+        "failed": "why it could not draft",
+    }
 
     drafter: Annotated[str, ask("Drafter", "The drafter to check.", enum=DRAFTERS, of="drafters")] = "block"
     gamma: Annotated[int, ask("γ", "Tokens per draft, up to the drafter's own limit.", 1, 32)] = 8
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 4
     tokens: Annotated[int, ask("New tokens", "In each text that the target writes.", 16, 256)] = 64
+    trained_for: Annotated[
+        str,
+        ask("Trained for", "The target it was trained for, if another: a folder, GGUF file or repository.", most=200),
+    ] = ""
+    counts: Annotated[
+        str,
+        ask(
+            "Another engine’s counts",
+            "Judge these instead: its /metrics after a run (put those from before it in front), or a record as JSON.",
+            most=500_000,
+        ),
+    ] = ""
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         from specdiff_core.drafters.variants import TEMPLATE, Variant, variants
+        from specdiff_core.measure.passes import PassTimes
 
+        if self.counts.strip():
+            answered = _of_counts(reported.read(self.counts))
+            yield Step(1, 1, "done", lambda: answered)
+            return
         drafter, spec = engine.drafter(self.drafter), engine.pair.spec.drafter(self.drafter)
         if spec.drafting == "nothing":
             raise ConfigError("Vanilla decoding has no drafter.", field="drafter", hint="Choose another drafter.")
@@ -69,20 +133,31 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         layers = sorted({layer for one in (declared, *changes) for layer in one.drafter.layers})
         window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
         gamma = max(1, min(spec.clamp_gamma(self.gamma), window))
-        texts: dict[str, dict[str, _Text]] = {way: {} for way in ways}
+        texts: dict[str, dict[str, _Text]] = {}
         trials = list[_Trial]()
-        done, total = itertools.count(1), len(prompts) * (2 * len(ways) + len(changes))
+        kinds = {one.id: "your prompts" if one.flavour == "yours" else one.flavour for one in prompts}
+        ours = [replace(one, id=f"our {one.id}") for one in own_prompts(2) if self.texts.strip()]
+        kinds |= {one.id: "this project’s prompts" for one in ours}
+        settings = [dataclasses.replace(self.base, drafter=self.drafter, gamma=gamma)]
+        settings += [dataclasses.replace(settings[0], temperature=0.0)] if self.temperature else []
+        more = 2 * bool(self.trained_for) + len(settings) * bool(self.temperature)
+        done = itertools.count(1)
+        total = len(prompts) * (2 * len(ways) + len(changes) + more) + 2 * len(ours) + REPEATS
         facts: dict[str, Any] = {"skipped": skipped, "not_changed": why, "gamma": gamma}
 
         def answer() -> Answer:
             return Answer(rows=_rows(trials, gamma), facts=facts)
 
-        def written(way: str) -> Iterator[Step]:
-            for prompt in prompts:
+        def written(way: str, by: Engine = engine, these: Sequence[Prompt] = prompts) -> Iterator[Step]:
+            texts[way] = {}
+            for prompt in these:
                 if stopped():
                     return
                 with contextlib.suppress(ContextOverflow):  # a longer template: its row has the texts that fit
-                    texts[way][prompt.id] = _write(engine, ways[way](prompt.prompt), self.tokens, layers)
+                    ids = ways.get(way, ways[""])(prompt.prompt)
+                    text = _write(by, ids, self.tokens, layers, stopped)
+                    if not stopped():
+                        texts[way][prompt.id] = text
                 yield Step(next(done), total, f"the target writes: {prompt.id}", answer)
 
         def tried(change: Variant, way: str = "") -> Iterator[Step]:
@@ -96,17 +171,64 @@ class Doctor(OnPrompts, frozen=True, kw_only=True):
         yield from written("")
         for change in (declared, *changes):
             yield from tried(change)
+        elsewhere = _Trial(declared)  # on other text
+        yield from written(TEXT, these=ours)
+        for name, text in texts[TEXT].items():
+            if stopped():
+                return
+            elsewhere.run(name, text, gamma)
+            yield Step(next(done), total, f"drafts along {name}", answer)
         for way in list(ways)[1:]:
             yield from written(way)
             yield from tried(Variant(TEMPLATE, "the pair’s template", way, drafter), way)
+        if self.trained_for and not stopped():
+            other = self._elsewhere(engine)
+            yield from written(TARGET, other)
+            here, there = (one.pair.name_of("target") for one in (engine, other))
+            yield from tried(Variant(TARGET, here, there, other.drafter(self.drafter)), TARGET)
+            facts["agreement"] = _agreement(other, [*texts[""].values()])
+        if self.temperature:
+            runs = list[list[tuple[int, int]]]()
+            for config in settings:
+                runs.append([])
+                for prompt in prompts:
+                    if stopped():
+                        return
+                    total_of = fold(engine.decode(prompt.prompt, config, detail=False, stop=StopFlag(stopped)))
+                    runs[-1].append((total_of.committed, total_of.rounds))
+                    yield Step(next(done), total, f"at temperature {config.temperature:g}: {prompt.id}", answer)
+            facts["runs"] = _compared(*runs)
+        timed = PassTimes(engine, self.drafter, [gamma])
+        for _ in timed.rounds(prompts[0].prompt, REPEATS, StopFlag(stopped), engine.threads):
+            yield Step(next(done), total, "bare passes", answer)
         if not stopped():
-            facts |= _verdict(self.drafter, _rows(trials, gamma))
+            costs = timed.costs
+            one = costs.target[1]
+            facts["cost"] = {
+                "verify": costs.target.get(gamma + 1, one) / one,
+                "draft": costs.draft.get(gamma, 0.0) / one,
+            }
+            facts["kinds"] = _kinds(trials[0].correct | elsewhere.correct, kinds)
+            facts |= _verdict(self.drafter, _rows(trials, gamma), facts, self.temperature)
             yield Step(total, total, "done", answer)
+
+    def _elsewhere(self, engine: Engine) -> Engine:
+        """The drafter on the target that it was trained for."""
+        from specdiff_core.engine import Engine
+        from specdiff_core.loading import load_pair
+        from specdiff_core.models.own_pairs import source_of
+
+        source, revision = source_of(self.trained_for)
+        spec = dataclasses.replace(engine.pair.spec, target=source, revision=revision, published=None)
+        other = Engine(load_pair(spec, engine.pair.placement, drafters=[self.drafter, "none"]))
+        other.drafter(self.drafter)  # reports that it doesn't fit
+        return other
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         answer, *notes = facts.get("findings", [""])
         unchanged = [f"{name} ({why})" for name, why in facts.get("not_changed", {}).items()]
-        return Report(answer=answer, notes=[*notes, *([f"Not changed: {'; '.join(unchanged)}."] if unchanged else [])])
+        notes = [*notes, *([f"Not changed: {'; '.join(unchanged)}."] if unchanged else [])]
+        return Report(answer=answer, notes=notes, figures=[_changes(rows), _positions(rows)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,29 +295,184 @@ def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _verdict(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The verdict on a drafter, and a sentence that explains it."""
+def _kinds(correct: Mapping[str, Sequence[int]], kinds: Mapping[str, str]) -> list[dict[str, Any]]:
+    """τ on each kind of text over τ on all others, the worst first."""
+    groups: dict[str, list[Any]] = {}
+    for text, counts in correct.items():
+        groups.setdefault(kinds[text], []).append((sum(counts) + len(counts), len(counts)))
+    rows = []
+    for kind, ours in groups.items():
+        rest = [pair for other, pairs in groups.items() if other != kind for pair in pairs]
+        if min(len(ours), len(rest)) > 1:
+            sampled = Resampled([len(ours), len(rest)])
+            tau, others = (sums[0] / sums[1] for sums in (sampled.sums(0, ours), sampled.sums(1, rest)))
+            interval = sampled.interval(tau / others, level=1 - (1 - LEVEL) / len(groups))
+            rows.append({"kind": kind, "tau": float(tau[0]), "others": float(others[0]), **_interval(interval)})
+    return sorted(rows, key=lambda row: row["ratio"])
+
+
+def _compared(hot: Sequence[tuple[int, int]], cold: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """τ of runs at the temperature over τ of greedy ones, from the (tokens, rounds) of each prompt."""
+    sampled = Resampled([len(hot)])
+    tau, greedy = (sums[0] / sums[1] for sums in (sampled.sums(0, hot), sampled.sums(0, cold)))
+    return {"tau": float(tau[0]), "others": float(greedy[0]), **_interval(sampled.interval(tau / greedy))}
+
+
+def _interval(interval: Interval) -> dict[str, float]:
+    return {"ratio": interval.value, "low": interval.low, "high": interval.high}
+
+
+def _verdict(
+    name: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], temperature: float
+) -> dict[str, Any]:
+    """The verdict on a drafter, the likely cause of a low acceptance (``suspect``), and sentences."""
     declared, *changed = rows
     tau = declared.get("tau")
     if tau is None or declared["texts"] < FEWEST:
         words = f"{declared['texts']} texts are too few: use at least {FEWEST}."
         return {"verdict": "unknown", "findings": [declared.get("failed", words)]}
     better = [row for row in changed if (row.get("low") or 0) > 1]
-    if not better:
-        verdict = "weak" if tau < WEAK else "right"
-        words = f"{name} is weak" if tau < WEAK else f"{name} looks correctly declared"
-        finding = f"{words}: τ is {tau:.2f} as declared, and none of {len(changed)} changes raises it."
-        return {"verdict": verdict, "findings": [finding]}
-    best = max(better, key=lambda row: row["tau"])
-    look = "look" if best["declaration"].endswith("s") else "looks"
-    finding = (
-        f"The {best['declaration']} {look} wrongly declared: with {best['change']} instead of {best['declared']}, τ is "
-        f"{best['tau']:.2f}, not {tau:.2f} ({best['ratio']:.2f}×, interval {best['low']:.2f} to {best['high']:.2f})."
+    if better:
+        best = max(better, key=lambda row: row["tau"])
+        cause, gain = best["declaration"], f"{best['ratio']:.2f}×, interval {best['low']:.2f} to {best['high']:.2f}"
+        if cause == TARGET:
+            agreed = f"the two choose the same token at {draw.percent(facts['agreement'])} of the positions"
+            finding = (
+                f"This target costs it tokens: τ is {tau:.2f} here, {best['tau']:.2f} on {best['change']} ({gain}); "
+            )
+            finding += f"{agreed}."
+        else:
+            finding = (
+                f"The {cause} look{'' if cause.endswith('s') else 's'} wrongly declared: with {best['change']} instead "
+                f"of {best['declared']}, τ is {best['tau']:.2f}, not {tau:.2f} ({gain})."
+            )
+        also = sorted({row["declaration"] for row in better} - {cause})
+        also = [f"Changing any of these alone also gains tokens: {', '.join(also)}."] if also else []
+        return _found("wrong", cause, finding, *also, change=best["change"])
+    verdict = "weak" if tau < WEAK else "right"
+    words = f"{name} is weak" if tau < WEAK else f"{name} looks correctly declared"
+    finding = f"{words}: τ is {tau:.2f} as declared, and none of {len(changed)} changes raises it."
+    worst = next(iter(facts["kinds"]), None)
+    if worst and worst["high"] < 1 and worst["tau"] < WEAK <= worst["others"]:
+        text = (
+            f"On {worst['kind']} its drafts are worse: τ is {worst['tau']:.2f} there, {worst['others']:.2f} elsewhere"
+        )
+        return _found(verdict, TEXT, f"{text} ({_range(worst)}). It may not have been trained on such text.", finding)
+    runs = facts.get("runs")
+    if runs and runs["high"] < 1:
+        sampling = (
+            f"At temperature {temperature:g} τ is {runs['tau']:.2f}, and {runs['others']:.2f} at 0 ({_range(runs)})"
+        )
+        return _found(verdict, HEAT, f"{sampling}: sampling costs it tokens.", finding)
+    cost = sum(facts["cost"].values())
+    if verdict == "right" and cost > tau:
+        parts = ", ".join(f"{name} {passes:.2f}" for name, passes in facts["cost"].items())
+        dear = f"Acceptance isn’t the problem: a round yields {tau:.2f} tokens, but costs {cost:.2f} vanilla passes"
+        return _found(verdict, COST, f"{dear} ({parts}).", finding)
+    return _found(verdict, "", finding) if verdict == "weak" else {"verdict": verdict, "findings": [finding]}
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    return f"{row['ratio']:.2f}×, interval {row['low']:.2f} to {row['high']:.2f}"
+
+
+def _found(verdict: str, cause: str, *findings: str, **more: Any) -> dict[str, Any]:
+    """A verdict, with what would confirm its cause."""
+    confirm = f"To confirm it, {CONFIRM[cause]}."
+    return {"verdict": verdict, **({"suspect": cause} if cause else {}), **more, "findings": [*findings, confirm]}
+
+
+def _of_counts(counts: reported.Counts) -> Answer:
+    """What the counts of another engine suggest. Only the shape of its acceptance tells causes apart."""
+    alphas = [alpha for alpha in counts.alpha_at if alpha is not None]
+    first = alphas[0] if alphas else None
+    if first is not None and first < NOTHING:
+        likely = (
+            "hardly any first token is accepted. That is rarely a weak drafter: its shift, anchor, mask id, feature "
+            "layers or positions differ from those it was trained with, or it was trained for another target"
+        )
+        confirm = "run the doctor on target and drafter here: it tries each of them"
+    elif first is not None and min(alphas) < first / 3:
+        likely = (
+            f"the first token is accepted ({first:.2f}), later ones hardly ({min(alphas):.2f}): the positions of its "
+            "block are wrong, or the engine drafts more tokens than it was trained for"
+        )
+        confirm = "halve the number of speculative tokens: τ should hardly change"
+    elif counts.tau < LOW:
+        likely = (
+            "acceptance is low at all positions, but not nil: another or a quantised target, another chat template, "
+            "text unlike its training data, or a high temperature"
+        )
+        confirm = "run the same prompts at temperature 0, then without the template, then on the original target"
+    else:
+        likely = (
+            "acceptance isn’t low. If decoding is slower all the same, a verify pass is dear: batch, MoE or threads"
+        )
+        confirm = "time it with one request at once, with and without drafting"
+    row: dict[str, Any] = {"declaration": "", "declared": "", "change": "as reported", "texts": 0}
+    row |= {"drafts": int(counts.drafts), "tau": counts.tau, "alpha_at": counts.alpha_at}
+    sentence = f"τ is {counts.tau:.2f} over {counts.drafts:,.0f} drafts, and {likely}."
+    return Answer(rows=[row], facts={"verdict": "reported", "findings": [sentence, f"To confirm it, {confirm}."]})
+
+
+def _changes(rows: Iterable[dict[str, Any]]) -> Figure:
+    """τ with each change, over τ as declared."""
+    shown = [row for row in rows if row.get("ratio")]
+    names = [f"{row['declaration']}: {row['change']}" for row in shown]
+    words = [[None, f"{name}: τ = {row['tau']:.2f}"] for name, row in zip(names, shown, strict=True)]
+    look: dict[str, Any] = {"customdata": words, "error_y": draw.whisker(shown, "ratio")}
+    return Figure(
+        key="changes",
+        title="With one thing changed",
+        hint="above 1: the change gains tokens",
+        wide=True,
+        data=[
+            draw.bars([draw.escaped(name) for name in names], [row["ratio"] for row in shown], "τ", "@draft", **look)
+        ],
+        layout=axes("", "τ over τ as declared, ×", xaxis=CATEGORY, yaxis=draw.FROM_ZERO, shapes=[ONE]),
+        empty="Bars appear when the first change has been tried.",
     )
-    also = sorted({row["declaration"] for row in better} - {best["declaration"]})
-    also = [f"Changing any of these alone also gains tokens: {', '.join(also)}."] if also else []
-    suspect = {"suspect": best["declaration"], "change": best["change"]}
-    return {"verdict": "wrong", **suspect, "findings": [finding, *also]}
+
+
+def _positions(rows: Sequence[dict[str, Any]]) -> Figure:
+    """α by position, as declared and with the best change."""
+    shown = [row for row in rows if row.get("alpha_at")]
+    best = max(shown[1:], key=lambda row: row["tau"], default=None)
+    data = []
+    for row, dash, colour in ((next(iter(shown), None), "solid", "@draft"), (best, "dot", "@ink")):
+        if row is None:
+            continue
+        name = f"{row['declaration']}: {row['change']}".removeprefix(": ")
+        at = {i: alpha for i, alpha in enumerate(row["alpha_at"], 1) if alpha is not None}
+        data.append(
+            draw.trace(
+                draw.escaped(name), at, at.values(), colour, dash=dash, mark="circle", hover="α at %{x}: %{y:.2f}"
+            )
+        )
+    return Figure(
+        key="positions",
+        title="Acceptance by position",
+        hint="of the drafts that reach it",
+        data=data,
+        layout=axes("position in the draft", "α", yaxis={"range": [0, 1.04]}, showlegend=True),
+        empty="Lines appear with the first drafts.",
+    )
+
+
+def _agreement(other: Engine, texts: Iterable[_Text]) -> float:
+    """The share of the tokens of ``texts`` that this engine's target chooses, too."""
+    from specdiff_core.maths.distributions import to_probs
+    from specdiff_core.schema.settings import Sampling
+
+    agreed = total = 0
+    for text in texts:
+        run = other.target.start()
+        run.read(text.ids[: text.prompt - 1])
+        scores = run.score(text.ids[text.prompt - 1 : -1])
+        chosen = to_probs(scores.logits, Sampling(), other.target.suppress).argmax(-1).tolist()
+        agreed += sum(ours == theirs for ours, theirs in zip(chosen, text.ids[text.prompt :], strict=True))
+        total += len(chosen)
+    return agreed / max(total, 1)
 
 
 def _words(engine: Engine) -> Any:
@@ -228,8 +505,8 @@ def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Seque
     return ways
 
 
-def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int]) -> _Text:
-    """The target's greedy text after ``ids``, and the outputs of these layers."""
+def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], stopped: ShouldStop) -> _Text:
+    """The target's greedy text after ``ids``, up to where it is stopped, and the outputs of these layers."""
     import torch
 
     from specdiff_core.maths.distributions import to_probs
@@ -238,6 +515,8 @@ def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int
     run, text, features = engine.target.start(layers), list(ids), []
     features.append(run.read(text[:-1]))
     for _ in range(min(tokens, run.room)):
+        if stopped():
+            break
         scores = run.score(text[-1:])
         features.append(scores.features)
         text.append(int(to_probs(scores.logits, Sampling(), engine.target.suppress).argmax()))
