@@ -199,7 +199,9 @@ test('a disturbed clock sells no loss as a win: the drafter’s passes count, an
   const { drafted, vanilla } = lanes;
   const late = { seconds: 3 * vanilla.duration, waited_seconds: 3 * vanilla.duration };
   const slow = changed(drafted, 'Finished', () => late);
-  const { words } = headline({ drafted: slow, vanilla });
+  const { speed, words } = headline({ drafted: slow, vanilla });
+  assert.match(speed, /^\d+ passes?$/);
+  assert.match(words, new RegExp(`needs ${drafted.texts.length} `));
   assert.match(words, /plus \d+ drafter passes/);
   assert.match(words, /slower/);
   assert.match(

@@ -134,9 +134,12 @@ function disturbed(drafted, vanilla) {
     }.`
     : '';
   return [
-    `${passes.target} : ${drafted.texts.length}`,
-    'target passes, on the right vanilla’s for as many tokens, plus ' +
-    `${plural(passes.drafter, 'drafter pass')}: counted, because the clock was disturbed.${slower}`,
+    plural(passes.target, 'pass'),
+    `of the target, where vanilla needs ${drafted.texts.length} for as many tokens, plus ` +
+    `${
+      plural(passes.drafter, 'drafter pass')
+    }. Passes are counted because the clock was disturbed.` +
+    slower,
   ];
 }
 
