@@ -9,6 +9,7 @@ import {
   captionOf,
   resultsOf,
   stateAfter,
+  tailOf,
   tilesOf,
 } from '../../app/static/state/blanks.js';
 import { longest, readBlock, stepsOf, stepsWords } from '../../app/static/state/block.js';
@@ -78,6 +79,8 @@ test('a clip has a frame for each step and each result, and ends with the number
   const { window } = stateAfter(lane, round.round);
   assert.equal(frames.length, 1 + round.steps + 1 + (resultsOf(window) + 1) + 1 + 1);
   assert.deepEqual(frames.map(({ number }) => number).filter(Boolean), ['1.50×']);
+  const text = lane.texts.slice(0, round.first).join('').replace(/\s+/g, ' ');
+  assert.ok(text && frames.every(({ before }) => before === tailOf(text)), 'the text before it');
 });
 
 test('a block is compared by tokens per second', () => {

@@ -47,6 +47,14 @@ function idsOf({ tree, draft, passes, verified, size }) {
   return draft?.ids ?? passes.at(-1)?.ids ?? Array(size).fill(null);
 }
 
+const SHOWN = 120; // characters of the text before the blanks
+
+/** The end of a text, in one line. @param {string} text */
+export function tailOf(text) {
+  const line = text.replace(/\s+/g, ' ');
+  return line.length > SHOWN ? `…${line.slice(-SHOWN).replace(/^\S*/, '')}` : line;
+}
+
 /** The tiles of a round. @param {Lane} lane @param {PartialRound} round
  *  @param {number} checked how many of its results may be shown, tests first
  *  @returns {Tile[]} */

@@ -2,7 +2,7 @@
 // become text. Between two runs it holds the staged round still.
 
 import { classes, glossed, html, Link, useState } from './ui.js';
-import { captionOf, resultsOf, stateAfter, tilesOf } from '../state/blanks.js';
+import { captionOf, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
 import { stagedRound } from '../state/race.js';
 import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
 import { isOver } from '../state/lane.js';
@@ -22,7 +22,6 @@ import { isJudged } from '../state/verifier.js';
 /** @import { Tile } from '../state/blanks.js' */
 
 const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
-const SHOWN = 120; // characters of the text before the blanks
 
 /** The round on the stage: the one that plays, or, before and after, the staged one.
  *  @param {Scene} scene
@@ -38,12 +37,6 @@ function staged({ lane, view, over, share, isSlow }) {
   const checked = judging ? Math.floor(share * (resultsOf(view) + 0.999)) : Infinity;
   return { lane, round: view, checked, still: false };
 }
-
-/** The end of a text. @param {string} text */
-const tail = (text) => {
-  const line = text.replace(/\s+/g, ' ');
-  return line.length > SHOWN ? `…${line.slice(-SHOWN).replace(/^\S*/, '')}` : line;
-};
 
 /** @param {{tile: Tile, open: boolean, press: () => void}} props */
 const TileView = ({ tile: { kind, words, heat, mark, said, others }, open, press }) =>
@@ -151,8 +144,8 @@ export function Blanks(
     <section class="sd-panel sd-stage" aria-label="The draft window, large">
       <header><h2>${LEAD}</h2>${source}</header>
       <div class="sd-stage-block">
-        <p class="sd-stage-prompt">${tail(lanes[selected ?? '']?.header?.prompt ?? '')}</p>
-        <p class="sd-stage-text">${tail((scene.lane?.texts ?? []).slice(0, count).join(''))}</p>
+        <p class="sd-stage-prompt">${tailOf(lanes[selected ?? '']?.header?.prompt ?? '')}</p>
+        <p class="sd-stage-text">${tailOf((scene.lane?.texts ?? []).slice(0, count).join(''))}</p>
         <ol class=${classes('sd-tiles', lit && 'sd-lit')} aria-label="Blanks"
           style=${{ '--share': share, '--tiles': tiles.length }}>
           ${tiles.map((tile, i) =>

@@ -1,6 +1,6 @@
 // A picture and a looping clip of a run's staged round, drawn here, without any service.
 
-import { captionOf, resultsOf, tilesOf } from '../state/blanks.js';
+import { captionOf, resultsOf, tailOf, tilesOf } from '../state/blanks.js';
 import { stagedRound } from '../state/race.js';
 import { stateAt } from '../state/lane.js';
 import { modelOf } from '../state/report.js';
@@ -10,7 +10,8 @@ import { download } from './dom.js';
 
 /** @typedef {{lane: Lane, baseline: Lane | null, number: string}} Run `number`: its speed-up in
  *  words, or empty */
-/** @typedef {{tiles: Tile[], caption: string, number: string, seconds: number}} Frame */
+/** @typedef {{before: string, tiles: Tile[], caption: string, number: string, seconds: number}} Frame
+ *  `before`: the end of the text before the block */
 
 const [WIDTH, HEIGHT, EDGE] = [1200, 630, 64];
 const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
@@ -26,12 +27,14 @@ export function framesOf({ lane, baseline, number }) {
     const event = lane.events[index];
     return 'round' in event && event.round === round;
   });
+  const before = tailOf(lane.texts.slice(0, lane.rounds[round].first).join(''));
   const frames = stops.flatMap((index) => {
     const window = stateAt(lane, index + 1).window;
     if (!window) return [];
     const judges = lane.events[index].kind === 'Verified';
     const counts = judges ? Array.from({ length: resultsOf(window) + 1 }, (_, i) => i) : [Infinity];
     return counts.map((count) => ({
+      before,
       tiles: tilesOf(lane, window, count),
       caption: captionOf(lane, window, baseline, count),
       number: '',
@@ -40,19 +43,22 @@ export function framesOf({ lane, baseline, number }) {
   });
   const window = stateAt(lane, Math.max(...Object.values(ends))).window;
   if (!window) return frames;
-  const last = { tiles: tilesOf(lane, window), caption: captionOf(lane, window, baseline) };
+  const last = { before, tiles: tilesOf(lane, window), caption: captionOf(lane, window, baseline) };
   return [...frames, { ...last, number, seconds: 2.5 }];
 }
 
-/** @param {CanvasRenderingContext2D} pen @param {string} words @param {number} room in pixels */
-function cut(pen, words, room) {
+/** @param {CanvasRenderingContext2D} pen @param {string} words @param {number} room in pixels
+ *  @param {boolean} end whether to keep the end */
+function cut(pen, words, room, end) {
   let text = words;
-  while (text.length > 1 && pen.measureText(text).width > room) text = `${text.slice(0, -2)}…`;
+  while (text.length > 1 && pen.measureText(text).width > room) {
+    text = end ? `…${text.slice(2)}` : `${text.slice(0, -2)}…`;
+  }
   return text;
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {Run} run @param {Frame} frame */
-export function draw(pen, { lane }, { tiles, caption, number }) {
+export function draw(pen, { lane }, { before, tiles, caption, number }) {
   const style = getComputedStyle(document.body);
   const colour = (role) => style.getPropertyValue(`--sd-${role}`).trim();
   const write = (
@@ -60,20 +66,21 @@ export function draw(pen, { lane }, { tiles, caption, number }) {
     x,
     y,
     size,
-    { weight = 400, role = 'ink', room = WIDTH - 2 * EDGE } = {},
+    { weight = 400, role = 'ink', room = WIDTH - 2 * EDGE, end = false } = {},
   ) => {
     pen.font = `${weight} ${size}px Inter, sans-serif`;
     pen.fillStyle = colour(role);
-    pen.fillText(cut(pen, words, room), x, y);
+    pen.fillText(cut(pen, words, room, end), x, y);
   };
   pen.fillStyle = colour('card');
   pen.fillRect(0, 0, WIDTH, HEIGHT);
   write(LEAD, EDGE, 84, 33, { weight: 640 });
-  write((lane.header?.prompt ?? '').replace(/\s+/g, ' '), EDGE, 148, 28, { role: 'muted' });
+  write((lane.header?.prompt ?? '').replace(/\s+/g, ' '), EDGE, 134, 26, { role: 'muted' });
+  write(before, EDGE, 182, 28, { end: true });
   const shown = tiles.slice(0, 8);
   const width = Math.min(170, (WIDTH - 2 * EDGE - 14 * (shown.length - 1)) / shown.length);
   shown.forEach(({ kind, words, heat, mark }, i) => {
-    const [x, y] = [EDGE + i * (width + 14), 196];
+    const [x, y] = [EDGE + i * (width + 14), 206];
     const wrong = kind === 'wrong' || kind === 'own';
     const drafted = ['fresh', 'known', 'right'].includes(kind);
     pen.beginPath();
@@ -98,11 +105,13 @@ export function draw(pen, { lane }, { tiles, caption, number }) {
     write(mark, x + width - 10, y + 30, 22, { weight: 700, role: wrong ? 'residual' : 'draft' });
     pen.textAlign = 'left';
   });
-  write(caption, EDGE, 360, 25);
-  write(number, EDGE - 4, 500, 110, { weight: 660, role: 'draft' });
-  if (number) write('the big model’s own speed', EDGE, 548, 24, { role: 'muted' });
+  write(caption, EDGE, 366, 25);
+  write(number, EDGE - 4, 498, 104, { weight: 660, role: 'draft' });
+  if (number) write('the big model’s own speed', EDGE, 544, 24, { role: 'muted' });
   const { header } = lane;
-  const where = header ? `SpecDiff Lab · ${modelOf(header)} · ${header.device}` : 'SpecDiff Lab';
+  const where = header
+    ? ['SpecDiff Lab', modelOf(header), header.device, header.started_at.slice(0, 10)].join(' · ')
+    : 'SpecDiff Lab';
   write(where, EDGE, 598, 20, { role: 'muted' });
 }
 
