@@ -64,6 +64,7 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     shown = page.inner_text(CARD)
     assert lesson.watch.words in shown
     assert f"You said “{wrong}”" in shown and evidence.truth(lesson.name) in shown
+    assert f"“{lesson.guesses[lesson.right]}”" in shown, "the right answer"
     tab = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else "live"
     if lesson.watch.explore:
         page.wait_for_function(f"window.specdiff.players.{tab}?.answer")

@@ -143,13 +143,12 @@ export class Learn {
     return this.answers[name]?.answer !== undefined;
   }
 
-  /** What the visitor guessed, and whether it is right. @param {Lesson} lesson */
+  /** The right guess, and what the visitor guessed; a room doesn't see that. @param {Lesson} lesson */
   guessed({ name, guesses, right }) {
-    const guess = this.answers[name]?.guess ?? -1;
-    if (guess < 0 || this.guide.room) return ''; // a room doesn't see this visitor's
-    return guess === right
-      ? `✓ You said “${guesses[guess]}”, and that’s right.`
-      : `✕ You said “${guesses[guess]}”.`;
+    const guess = this.guide.room ? -1 : this.answers[name]?.guess ?? -1;
+    if (guess === right) return `✓ You said “${guesses[guess]}”, and that’s right.`;
+    const answer = `The answer: “${guesses[right]}”.`;
+    return guess < 0 ? answer : `✕ You said “${guesses[guess]}”. ${answer}`;
   }
 
   /** The lesson and the step that the room's projector shows; null before it shows one.
@@ -213,7 +212,9 @@ export class Learn {
       article.toggleAttribute('data-open', !asking && this.answers[name]?.guess !== undefined);
       const part = (selector) => /** @type {Element} */ (article.querySelector(selector));
       part('.sd-start').textContent = this.done(name) ? '✓ Again' : 'Start';
-      part('.sd-guessed').textContent = asking ? '' : this.guessed(lesson);
+      part('.sd-guessed').textContent = asking || this.answers[name]?.guess === undefined
+        ? ''
+        : this.guessed(lesson);
       const mark = this.root.querySelector(`[data-done="${name}"]`);
       if (mark) mark.textContent = this.done(name) ? '✓ done' : '';
     }

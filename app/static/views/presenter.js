@@ -133,7 +133,10 @@ export class Presenter {
 
   draw() {
     const { number, lesson } = this;
-    const off = { Reveal: !this.guide.hides, Play: !this.player() };
+    const { guide } = this;
+    const off = { Reveal: !guide.hides, Play: !this.player() };
+    const nothing = !guide.hides && !guide.open &&
+      (guide.steps[guide.at]?.skips ? 'The answer comes next.' : 'Nothing is hidden here.');
     const button = (/** @type {Command} */ [, keyLabel, words, name, act]) =>
       html`
         <button type="button" class=${classes('sd-b', name === 'Reveal' && 'sd-present-reveal')}
@@ -150,7 +153,8 @@ export class Presenter {
         <span class="sd-present-place"
           aria-live="polite">${lesson.predict &&
             `Lesson ${number + 1} of ${this.learn.path.length - 1}: `}${lesson.title}</span>
-        ${lessonOn}<span class="sd-present-space"></span>${buttons}
+        ${lessonOn}<span class="sd-present-space"></span>
+        ${nothing && html`<span class="sd-sub">${nothing}</span>`}${buttons}
         <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close('link')}>
           ${this.dialog === 'link' && this.link()}<//>
         <${Dialog} title="Keys" open=${this.dialog === 'help'} closed=${close('help')}>
