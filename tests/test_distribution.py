@@ -150,8 +150,8 @@ def block(
     theirs = LlamaConfig(
         hidden_size=WIDTH, intermediate_size=8, num_attention_heads=1, vocab_size=size, max_position_embeddings=64
     )
-    settings = DrafterSettings(block=4, markov=markov)
-    values = block_config(theirs, "", settings, taps=(layer,), mask=MASK, words=size)
+    settings = DrafterSettings(block=4, markov=0)
+    values = block_config(theirs, "", settings, taps=(layer,), mask=MASK, words=size) | {"markov_width": markov}
     network = opinionated(DFlashDraftModel(values), seed, markov=0.5)
     if blind:
         network.norm.weight.zero_()

@@ -611,6 +611,11 @@ def test_a_bad_run_or_answers_of_another_target_are_refused(
     assert train(other, tmp_path / "new", *given(copy)) == 2
     assert "were written by another target" in capsys.readouterr().err
     assert train(other, copy, "--resume") == 2
+    state = torch.load(copy / "run" / "checkpoint.pt", weights_only=True)
+    torch.save({**state, "released": {**state["released"], "markov_width": 16}}, copy / "run" / "checkpoint.pt")
+    capsys.readouterr()
+    assert train(home, copy, "--resume", "--hours", "0.1") == 2
+    assert "has a Markov head of an older kind" in capsys.readouterr().err
     (copy / "run" / "checkpoint.pt").write_bytes(b"damaged")
     assert train(home, copy, "--resume", "--hours", "0.1") == 2
     assert "checkpoint.pt is damaged" in capsys.readouterr().err

@@ -281,8 +281,6 @@ class DFlashDraftModel(DraftModel):
         for parameter in self.parameters():
             if parameter.ndim == 2:
                 nn.init.normal_(parameter, std=self.config.initializer_range, generator=generator)
-        if self.markov is not None:
-            self.markov.initialize(generator, std=self.config.initializer_range)
         if self.markov_head is not None:  # at first it adds nothing
             nn.init.zeros_(self.markov_head.markov_w2.weight)
 

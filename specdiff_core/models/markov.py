@@ -25,12 +25,6 @@ class MarkovHead(nn.Module):
         self.before = nn.Linear(width, inner, bias=False)
         self.out = nn.Linear(inner, width, bias=False)
 
-    def initialize(self, generator: torch.Generator, *, std: float) -> None:
-        """Initialise to the marginals: D is zero."""
-        for part in (self.state, self.before):
-            nn.init.normal_(part.weight, std=std, generator=generator)
-        nn.init.zeros_(self.out.weight)
-
     def forward(self, states: Tensor, before: Tensor) -> Tensor:
         """``states [..., W]`` and embeddings of the tokens ``before [..., W]`` -> ``[..., W]``."""
         out: Tensor = states + self.out(F.silu(self.state(states) + self.before(before)))

@@ -292,6 +292,11 @@ class DrafterTraining:
         if settings.kind == "eagle":
             return new_eagle(target, seed=settings.seed)
         if settings.kind == "block":
+            if released and "markov_width" in released:
+                hint = "Begin a new run with --start, at the drafter that it exported."
+                raise ConfigError(
+                    f"The run in {shown(self.run)} has a Markov head of an older kind.", field="out", hint=hint
+                )
             mask = mask if begun is None else int(begun.config.mask_token_id)
             fresh = block_config(target, name, settings, taps=self.taps, mask=mask, words=words)
             block = new_block(released or fresh, seed=settings.seed)

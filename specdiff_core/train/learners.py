@@ -178,7 +178,9 @@ class BlockLearner(Learner):
         first = batch.prompts - 1  # the prompt's last token is the first anchor
         plan: Any = {"count": settings.anchors, "size": size, "whole": settings.whole, "generator": generator}
         blocks = draw_blocks(batch.tokens, batch.lengths, first, **plan)
-        where, states, before = self._states(blocks, batch, generator)
+        where, states = self._states(blocks, batch)
+        # Slot j behind an anchor at a stands for token a + j, predicted from the state at a + j − 1.
+        before = where[0], blocks.anchors[where[:2]] + where[2]
         values, logs = losses.top_loss(
             states,
             words.rows,
@@ -193,10 +195,15 @@ class BlockLearner(Learner):
         weigh = losses.streak_weights if settings.align == "streak" else self.weigh
         return losses.weighted_mean(values, weigh(probs, known)[where])
 
-    def _states(
-        self, blocks: Blocks, batch: Batch, generator: torch.Generator
-    ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
-        return draft_states(self.model, blocks, batch.features.flatten(2), self._embed, generator, alone=ALONE)
+    def _states(self, blocks: Blocks, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Row, block and slot of the masked slots inside the text, and the states there, ``[n, W]``."""
+        ids = blocks.text.masked_fill(blocks.masked, int(self.model.config.mask_token_id))
+        with autocast(ids.device):
+            embedded = self._embed(ids.flatten(1))
+            features = batch.features.flatten(2).to(embedded)
+            hidden = block_hidden(self.model, features, embedded, blocks.anchors, ids.shape[-1])
+        where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
+        return where, hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
 
     def _pairs(self, before: Tensor, words: DraftVocab, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
         """The two factors of a Markov head's bias behind the tokens ``before [n]``, for ``words``; None without one.
@@ -255,15 +262,13 @@ class MaskedLearner(BlockLearner):
     title = "SpecDiff"
     model: MaskedDraftModel  # type: ignore[assignment]
 
-    def _states(
-        self, blocks: Blocks, batch: Batch, generator: torch.Generator
-    ) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
-        """As :func:`draft_states`; row j of a window predicts slot j + 1."""
+    def _states(self, blocks: Blocks, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Row j of a window predicts slot j + 1."""
         ids = blocks.text.masked_fill(blocks.masked, int(self.model.config.mask_token_id))[..., :-1]
         with autocast(ids.device):
             hidden = masked_hidden(self.model, self._embed(batch.tokens), self._embed(ids), blocks.anchors)
         where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
-        return where, hidden[where].float(), (where[0], blocks.anchors[where[:2]] + where[2])
+        return where, hidden[where].float()
 
     def export(self, folder: Path) -> None:
         """In the layout of ``models/masked.py``."""
@@ -470,37 +475,6 @@ def masked_hidden(model: MaskedDraftModel, text: Tensor, windows: Tensor, anchor
     rope = model.rope(torch.cat([context.expand(batch, -1), positions.flatten(1)], 1))
     states: Tensor = model(torch.cat([text, windows.flatten(1, 2)], 1), rope, read, last=count * size)
     return states.view(batch, count, size, -1)
-
-
-def draft_states(
-    model: DFlashDraftModel,
-    blocks: Blocks,
-    features: Tensor,
-    embed: Callable[[Tensor], Tensor],
-    generator: torch.Generator,
-    *,
-    alone: float,
-) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, Tensor]]:
-    """The drafter's states ``[n, W]`` at the masked slots inside the text, with row, block and
-    position of each, and row and position of the token before it, where the target predicts it.
-
-    Args:
-        features: ``[B, L, F·W]`` of the target.
-        embed: the target's embedding, ids ``[...]`` -> ``[..., W]``.
-        alone: share of the slots without the Markov head.
-    """
-    ids = blocks.text.masked_fill(blocks.masked, int(model.config.mask_token_id))
-    with autocast(ids.device):
-        embedded = embed(ids.flatten(1))
-        hidden = block_hidden(model, features.to(embedded), embedded, blocks.anchors, ids.shape[-1])
-    where = (blocks.masked & blocks.known)[..., 1:].nonzero(as_tuple=True)
-    states = hidden.view(*ids.shape, -1)[:, :, 1:][where].float()
-    if model.markov is not None:
-        unchained = torch.rand(len(states), 1, generator=generator).to(states.device) < alone
-        chained = model.markov(states, embed(blocks.text[..., :-1][where]).float())
-        states = torch.where(unchained, states, chained)
-    # Slot j behind an anchor at a stands for token a + j, predicted from the state at a + j − 1.
-    return where, states, (where[0], blocks.anchors[where[:2]] + where[2])
 
 
 def eagle_readings(head: EagleHead, embeddings: Tensor, states: Tensor, use_own: Tensor) -> Iterator[Tensor]:
