@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from specdiff_core import proxies
-from specdiff_core.schema.errors import printable
+from specdiff_core.schema.errors import ConfigError, SpecDiffError, printable
 
 from . import first_load, own_pairs
 from .gradio_patches import answer_json, calm_queue, count_values, judge_origins, keep_queue, skip_stubs
@@ -33,7 +33,7 @@ from .guard import Guard, is_own
 from .run.engines import Engines
 from .run.gpu import is_zero_gpu
 from .run.process import engines_elsewhere
-from .run.race import TRACES
+from .run.race import SERVERS, TRACES
 from .run.rooms import Rooms
 from .run.turns import TURNS
 from .temporary import own_folder
@@ -54,10 +54,27 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="port (GRADIO_SERVER_PORT; default: first free one from 7860)")
     parser.add_argument("--share", action="store_true", default=None, help="make a public link (GRADIO_SHARE)")
     parser.add_argument("--root-path", help="path below which a proxy serves the page (GRADIO_ROOT_PATH)")
+    about = "add a running vLLM, SGLang or llama.cpp server to every race, on a page that only this machine reaches"
+    parser.add_argument("--attach", action="append", default=[], metavar="URL", help=about)
     options = parser.parse_args(argv)
     if options.port is not None and not is_free(options.host, options.port):  # before any model is loaded
         parser.error(f"port {options.port} is in use or cannot be used here; choose another, or leave --port out")
     return options
+
+
+def attached(addresses: Sequence[str]) -> dict[str, Any]:
+    """The servers at ``addresses``, by lane; a process with wrong ones ends, and says why."""
+    if not addresses:
+        return {}
+    try:
+        if own_pairs.is_public():
+            hint = "Leave out --attach, or whatever lets others in (--host, --share, --root-path)."
+            raise ConfigError("A page that others reach calls no server.", field="attach", hint=hint)
+        from specdiff_core.attached import attach
+
+        return dict(attach(*addresses))
+    except SpecDiffError as error:
+        raise SystemExit(f"error: {error.message}\nhint: {error.hint}") from error
 
 
 def is_free(host: str | None, port: int) -> bool:
@@ -336,6 +353,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
     own_pairs.served_to(options.host, shared=any(public))
+    SERVERS.update(attached(options.attach))
     engines = Engines() if is_zero_gpu() else engines_elsewhere()
     engines.prepare()  # models load while the page is built
     skip_stubs()

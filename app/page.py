@@ -13,7 +13,7 @@ import gradio as gr
 
 from specdiff_core.explorations import figures
 from specdiff_core.schema.events import EXACTNESS
-from specdiff_core.schema.methods import METHODS
+from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
 from specdiff_core.schema.palette import ROLES
@@ -287,11 +287,13 @@ def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterato
         named = dict(zip(form.settings, settings, strict=True))
 
         def make(run: str) -> running.Race:
+            plan, servers = TABS[form.tab].plan(named), running.SERVERS if form.tab == race.TAB else {}
             ask = running.Ask(
                 prompt=controls.check_prompt(prompt),
-                plan=TABS[form.tab].plan(named),
+                plan=plan | dict.fromkeys(servers, plan[BASELINE]),
                 run=run,
                 threads=1 if threads == "1" else own_pairs.threads(),
+                servers=servers,
             )
             return running.Race(decode, ask, request.session_hash or "")
 

@@ -8,6 +8,7 @@ import gzip
 import itertools
 import json
 import os
+import pickle
 import re
 import signal
 import socket
@@ -23,7 +24,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app import launch
+from app import launch, own_pairs
+from app.run import race as running
 from specdiff_core import attached, cli
 from specdiff_core.attached import KEY, Attached, ask, attach
 from specdiff_core.schema.errors import ConfigError, ServerError
@@ -514,6 +516,29 @@ def test_a_server_refuses_before_any_lane_is_measured(decoder: FakeDecoder, word
     with of_kind("someone", status=status) as server:
         assert cli.main(["race", "--prompt", "Once", *words, "--attach", server.url]) > 0
         assert not decoder.calls and len(server.asked) == (status != 200)
+
+
+def test_a_page_of_this_machine_races_a_server_and_no_other_calls_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    with of_kind("llamacpp") as server:
+        servers = pickle.loads(pickle.dumps(launch.attached([server.url])))  # races run in another process
+        (name,) = servers
+        plan = {lane: DecodeConfig(max_new_tokens=6, drafter="none") for lane in ("vanilla", "dflash", name)}
+        ask = running.Ask(prompt="Once", plan=plan, servers=servers)
+        for _ in running.decoding(lambda *_: FakeDecoder())(ask, threading.Event()):
+            pass
+        assert [body["prompt"] for _, body, _ in server.asked[1:]] == ["<user>Once"], "as the target reads it"
+        asked = len(server.asked)
+        own_pairs.served_to("0.0.0.0", shared=False)
+        with pytest.raises(SystemExit, match="calls no server"):
+            launch.attached([server.url])
+        assert len(server.asked) == asked
+    lanes = read_trace(ask.trace).lanes
+    assert [*lanes] == [*plan] and lanes[name][-1].quoted.accepted == 3
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    with pytest.raises(SystemExit, match=r"Cannot connect .*\nhint: "):
+        launch.attached([unused()])
+    assert launch.attached([]) == {}
 
 
 def test_two_runs_of_a_server_share_an_id_where_they_share_its_piece(tmp_path: Path) -> None:

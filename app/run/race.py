@@ -58,6 +58,8 @@ ROOM = 500_000_000
 
 Lanes = Mapping[str, DecodeConfig]
 """The lanes of a race: name -> settings, the baseline first."""
+SERVERS: dict[str, Decoder] = {}
+"""Running servers that race beside the methods, by lane (``--attach``). None on a page that others reach."""
 
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -244,7 +246,11 @@ def record(decoder: Decoder, ask: Ask, now: Update, stop: Stop) -> Iterator[Upda
         if stop.is_set():
             raise Stopped
 
-    steps = race(decoder, ask.prompt, lanes, stop=stop, threads=ask.threads, progress=check)
+    served: dict[str, Any] = {}
+    if ask.servers:
+        engine: Any = decoder
+        served = {"others": ask.servers, "rendered": engine.rendered(ask.prompt, next(iter(ask.plan.values())))}
+    steps = race(decoder, ask.prompt, lanes, stop=stop, threads=ask.threads, progress=check, **served)
     return recorder.write(steps)
 
 
@@ -256,6 +262,7 @@ class Ask:
         run: id for log messages.
         threads: CPU threads of all lanes, as of a decode.
         block: the trace of a run whose staged round is drafted again instead, in all sizes.
+        servers: running servers that decode lanes of the plan, by lane.
     """
 
     prompt: str
@@ -264,6 +271,7 @@ class Ask:
     threads: int = 0
     trace: Path = field(default_factory=lambda: TRACES.new())
     block: Path | None = None
+    servers: Mapping[str, Decoder] = field(default_factory=dict)
 
     @classmethod
     def again(cls, name: str, run: str, threads: int) -> Ask:
