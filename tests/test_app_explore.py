@@ -207,6 +207,9 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
     (frame,) = frames(asked, factory=lambda *_: pytest.fail("nothing is loaded"))
     refused = "Pair cannot be" if name == "learn" else "etc/passwd may not be loaded on this server"
     assert refused in frame["card"]["message"] and not looked
+    if name == "doctor":
+        (frame,) = frames(ask(explore=name, trained_for="/etc/passwd"), factory=lambda *_: pytest.fail("loaded"))
+        assert refused in frame["card"]["message"] and not looked
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     if name == "counting":
         loaded: list[str] = []

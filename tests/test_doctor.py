@@ -321,6 +321,7 @@ def test_another_engines_counts_suggest_a_cause(
     "text",
     [
         *("nothing", "{}", "[" * 9000, METRICS % ((0,) * 6), '{"per_step_accepted": ["a"]}'),
+        *('{"per_step_accepted": [1000000000, 1]}', '{"num_spec_steps": 1, "acceptance_histogram": [NaN, NaN]}'),
         *('{"per_step_accepted": [1e400, 1]}', '{"draft_n": 1, "draft_n_accepted": "x"}'),
     ],
 )

@@ -216,10 +216,10 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
         """The drafter on the target that it was trained for."""
         from specdiff_core.engine import Engine
         from specdiff_core.loading import load_pair
-        from specdiff_core.models.own_pairs import source_of
+        from specdiff_core.models.own_pairs import parse
 
-        source, revision = source_of(self.trained_for)
-        spec = dataclasses.replace(engine.pair.spec, target=source, revision=revision, published=None)
+        own = parse({"target": self.trained_for})
+        spec = dataclasses.replace(engine.pair.spec, target=own.target, revision=own.target_revision, published=None)
         other = Engine(load_pair(spec, engine.pair.placement, drafters=[self.drafter, "none"]))
         other.drafter(self.drafter)  # reports that it doesn't fit
         return other

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ _STEPS = ("num_spec_steps", "num_verification_steps", "spec_verify_ct")
 _DRAFTED = ("num_draft_tokens", "num_verified_draft_tokens", "spec_num_proposed_drafts", "draft_n")
 _ACCEPTED = ("num_accepted_draft_tokens", "spec_num_correct_drafts", "draft_n_accepted")
 _HISTOGRAM = ("acceptance_histogram", "spec_correct_drafts_histogram")
+MOST, POSITIONS = 10**15, 1000
+"""Most of anything, and most positions of a draft."""
 _HINT = "Paste the text of its /metrics, or JSON with per_step_accepted or the counts of draft tokens."
 
 
@@ -63,7 +66,8 @@ def read(text: str) -> Counts:
         found = _of_records(text) if text.lstrip().startswith(("{", "[")) else _of_metrics(text)
     except (ValueError, TypeError, OverflowError, RecursionError):
         found = Counts(0, 0, 0, [])
-    if not found.drafts > 0 or not 0 <= found.accepted < float("inf"):
+    counts = (found.drafts, found.drafted, found.accepted, *found.reached)
+    if not found.drafts > 0 or not all(0 <= count < MOST for count in counts) or len(found.reached) > POSITIONS:
         raise ConfigError("There are no counts of drafts in this text.", field="counts", hint=_HINT)
     return found
 
@@ -113,7 +117,10 @@ def _of_record(record: Mapping[str, Any]) -> Counts:
 
     histogram = list(first(_HISTOGRAM) or [])
     if steps := record.get("per_step_accepted"):
-        histogram = [steps.count(accepted) for accepted in range(max(steps) + 1)]
+        counted = Counter(steps)
+        if not max(counted) <= POSITIONS:
+            raise ValueError("too many accepted tokens")
+        histogram = [counted[accepted] for accepted in range(max(counted) + 1)]
     accepted = float(first(_ACCEPTED) or sum(i * count for i, count in enumerate(histogram)))
     drafts = float(first(_STEPS) or sum(histogram) or record.get("predicted_n", accepted) - accepted)
     reached = [float(count) for count in itertools.accumulate(reversed(histogram))][::-1][1:]
