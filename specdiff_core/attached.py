@@ -17,7 +17,6 @@ import datetime
 import hashlib
 import os
 import platform
-import re
 import socket
 import threading
 import time
@@ -34,6 +33,7 @@ import msgspec
 from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
+from specdiff_core.schema.reported import Counts
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, check_prompt
 
 KEY = "SPECDIFF_ATTACH_KEY"  # environment variable: the server's API key, if it needs one
@@ -184,65 +184,6 @@ class _Chunk(msgspec.Struct):
             rate = self.timings.predicted_per_second
             return Quoted(steps=steps, drafted=self.timings.draft_n, accepted=accepted, tokens_per_second=rate)
         return None
-
-
-class Counts(NamedTuple):
-    """What a server counted, since it started or during a run."""
-
-    drafts: int = 0  # rounds that drafted
-    drafted: int = 0  # tokens
-    accepted: int = 0
-    tokens: int = 0  # written, of all requests
-    positions: tuple[int, ...] = ()  # accepted tokens by their position in a draft
-
-    @classmethod
-    def read(cls, metrics: str) -> Counts | None:
-        """Of the text of ``/metrics`` of vLLM or llama.cpp; None if they don't count drafts. Engines and models of one
-        server are added up."""
-        sums, positions = dict[str, int](), dict[int, int]()
-        for name, labels, value in _SAMPLE.findall(metrics):
-            if field := _COUNTERS.get(name):
-                sums[field] = sums.get(field, 0) + int(float(value))
-            elif name == _BY_POSITION and (found := _POSITION.search(labels)):
-                place = int(found[1])
-                positions[place] = positions.get(place, 0) + int(float(value))
-        if not {"drafts", "drafted", "accepted", "tokens"} <= sums.keys():
-            return None
-        return cls(**sums, positions=tuple(positions.get(place, 0) for place in range(max(positions, default=-1) + 1)))
-
-    def since(self, before: Counts) -> Counts:
-        """The difference."""
-        first = (*before.positions, *[0] * (len(self.positions) - len(before.positions)))
-        positions = tuple(now - then for now, then in zip(self.positions, first, strict=False))
-        drafts, drafted, accepted, tokens = (now - then for now, then in zip(self[:4], before[:4], strict=True))
-        return Counts(drafts, drafted, accepted, tokens, positions)
-
-    def quoted(self, tokens: int, said: Quoted | None) -> Quoted | None:
-        """``said`` by the server about a run of ``tokens``, completed by what it counted meanwhile. Unchanged if it
-        drafted nothing, or if another request was served, too: its drafts are counted with those of the run."""
-        ours = self.tokens == tokens >= self.drafts > 0 and 0 <= self.accepted <= self.drafted <= 10**6
-        ours = ours and min(self.positions, default=0) >= 0 and sum(self.positions) in (0, self.accepted)
-        if not ours or (said and said.accepted not in (None, self.accepted)):
-            return said
-        passes = tokens - 1 - self.accepted  # each adds a token; the first one is prefill's
-        counted = {"drafts": self.drafts, "by_position": self.positions, "drafted": self.drafted}
-        counted |= {"accepted": self.accepted, "steps": (said and said.steps) or (passes if passes > 0 else None)}
-        return msgspec.structs.replace(said or Quoted(), **counted)
-
-
-_SAMPLE = re.compile(
-    r"^(?:vllm|llamacpp):(\w{1,80})_total(?:\{(.*)\})? (\d{1,15}(?:\.\d+)?(?:e\+\d\d?)?)$", re.MULTILINE
-)
-_POSITION = re.compile(r'\bposition="(\d\d?)"')
-_BY_POSITION = "spec_decode_num_accepted_tokens_per_pos"
-_COUNTERS = {
-    "spec_decode_num_drafts": "drafts",
-    "spec_decode_num_draft_tokens": "drafted",
-    "spec_decode_num_accepted_tokens": "accepted",
-    "generation_tokens": "tokens",  # vLLM
-    "tokens_predicted": "tokens",  # llama.cpp
-}
-"""Counters of ``/metrics``, without prefix and ``_total`` -> fields of :class:`Counts`."""
 
 
 class _Model(msgspec.Struct):

@@ -31,6 +31,7 @@ from specdiff_core.attached import KEY, Attached, ask, attach
 from specdiff_core.schema.errors import ConfigError, ServerError
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.metrics import fold
+from specdiff_core.schema.reported import Counts
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import run_summary
 from specdiff_core.schema.trace import read_trace, write_trace
@@ -270,8 +271,8 @@ def test_counters_that_are_not_those_of_the_run_are_left_out(scrapes: list[bytes
 
 def test_counters_of_several_engines_are_added() -> None:
     two = FIRST + b"\n" + FIRST.replace(b'engine="0"', b'engine="1"')
-    assert attached.Counts.read(two.decode()) == attached.Counts(80, 240, 118, 200, (60, 40, 18))
-    assert attached.Counts.read("vllm:generation_tokens_total 3") is None, "it has no drafter"
+    assert Counts.read(two.decode()) == Counts(80, 240, 118, 200, (60, 40, 18))
+    assert Counts.read("vllm:generation_tokens_total 3") is None, "it has no drafter"
 
 
 def test_a_server_is_asked_for_what_its_lane_says() -> None:

@@ -3,7 +3,7 @@ changed at a time (``drafters/variants.py``), and on the target that it was trai
 round, by more than chance, points to the cause. Otherwise kinds of text are compared, runs at the temperature with
 greedy ones, and τ with the cost of a round.
 
-Instead it can judge what another engine reports (``measure/reported.py``).
+Instead it can judge what another engine reports (``schema/reported.py``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.figures import CATEGORY, ONE, Figure, axes
-from specdiff_core.measure import reported
 from specdiff_core.measure.prompts import Prompt, own_prompts
 from specdiff_core.measure.statistics import LEVEL, Interval, Resampled
+from specdiff_core.schema import reported
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.metrics import fold
