@@ -24,7 +24,7 @@ from . import scripts
 from .content import lessons, workshop
 from .content.html import element, json_for_script
 from .first_load import PLOTLY, import_map
-from .page import TRACES, head, player_options, recordings
+from .page import STAGE, TRACES, head, player_options, recordings
 from .run import exploration
 from .run.race import read_race
 from .tabs import explore, live, race
@@ -181,7 +181,8 @@ def panel(tab: str, chosen: Chosen) -> str:
     classes, label = REGIONS.get(tab, ("sd", "Race player"))
     region = element("div", class_=classes, role="region", aria_label=label)
     player = element("div", region, id=f"{tab}-player", class_="sd-player" if tab in EMPTY else "")
-    return element("div", player, class_="column")
+    stage = element("div", element("div", class_="sd", role="region", aria_label="Stage"), id=STAGE)
+    return element("div", stage if tab == live.TAB else "", player, class_="column")
 
 
 def write(out: Path, chosen: Chosen) -> list[Path]:

@@ -49,6 +49,8 @@ FONTS = {
 """Font files of the page -> the characters that each covers. STIX Two Math, cut to the letters of formulas, sets
 MathML: without a mathematical font, fractions and sums depend on the visitor's system."""
 TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
+STAGE = "live-stage"
+"""The element above Live's controls that its player draws the stage into."""
 EMPTY = {
     "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
     "race": "No race yet. Choose one to five methods and press Run race. They answer the same "
@@ -160,6 +162,9 @@ def build(
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
                 with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]) as panel:
+                    if tab == live.TAB:
+                        template = TEMPLATE.replace("Race player", "Stage")
+                        gr.HTML("", html_template=template, apply_default_css=False, elem_id=STAGE)
                     by_tab[tab] = form = TABS[tab].build()
                     panel.select(controls.model_of, form.settings["pair"], form.model, **QUIET)  # fetched elsewhere
                     players[tab] = gr.HTML(

@@ -65,11 +65,14 @@ def titled(page: Any, title: str) -> None:
 
 def test_first_paint(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
-        player = page.locator("#live-player")
+        player = page.locator("#live-stage, #live-player")
         assert player.locator(".sd-tile").count() >= 8, "a window of masks is on the screen, filled"
         assert "one check: " in player.locator(".sd-stage-caption").inner_text()
         assert "×" in player.locator(".sd-hero .sd-speed").inner_text()
         assert player.locator(".sd-chip").get_attribute("data-kind") == "recording"
+        order = "(a, b) => Boolean(a.compareDocumentPosition(document.querySelector(b)) & 4)"
+        tile = player.locator(".sd-tile").first
+        assert tile.evaluate(f"(a) => ({order})(a, '#live-prompt')"), "Tab comes to the stage first"
         assert player.locator(".sd-stale").is_hidden(), "controls and stage agree"
         slow, fast = (float(words.rstrip(" s")) for words in lanes(page, "live", "clock"))
         assert fast < slow
@@ -84,7 +87,7 @@ def test_first_paint(browser: Any, address: str) -> None:
         for figure in ("acceptance", "confidence"):
             player.locator(f"[data-figure={figure}]").scroll_into_view_if_needed()
             page.wait_for_selector(f"#live-player [data-figure={figure}] .main-svg")
-        page.click("#live-player .sd-source button.sd-link")
+        page.click("#live-stage .sd-source button.sd-link")
         words = page.text_content("dialog[open]")
         for fact in ("ran together", "no device (test double)", "every denoising step", "fake 1", "prefill"):
             assert fact in words
@@ -160,7 +163,7 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.click("#live-preset input")
         page.click("[role=option]:has-text('Four denoising steps')")
         titled(page, "Dialogue: Four denoising steps")
-        page.select_option("#live-player .sd-more", label="Math: Four denoising steps")
+        page.select_option("#live-stage .sd-more", label="Math: Four denoising steps")
         titled(page, "Math: Four denoising steps")
         number(page, "live", "seed", 5)
         page.wait_for_selector(f"{stale}:has-text('95 % interval')")
@@ -170,7 +173,7 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.wait_for_selector(f"{stale}:has-text('95 % interval')")
         page.click("#live-run")
         number(page, "live", "seed", 6)  # during the run, whose settings stay what they were
-        page.wait_for_selector("#live-player .sd-chip[data-kind=run]")
+        page.wait_for_selector("#live-stage .sd-chip[data-kind=run]")
         page.wait_for_selector(f"{stale}:visible")
         number(page, "live", "seed", 5)
         page.wait_for_selector(stale, state="hidden")
@@ -186,16 +189,16 @@ def test_the_block_of_a_run_can_have_other_windows_and_steps(browser: Any, addre
     with visit(browser, address) as page:
         run(page, "live", "A run of my own")
         page.evaluate(f"{LIVE}.act((player) => player.seek(player.duration))")
-        page.click("#live-player .sd-stage button:has-text('Try other')")
-        gamma = page.locator("#live-player .sd-knobs-block input").first
+        page.click("#live-stage .sd-stage button:has-text('Try other')")
+        gamma = page.locator("#live-stage .sd-knobs-block input").first
         gamma.wait_for()
-        tiles = page.locator("#live-player .sd-tile")
+        tiles = page.locator("#live-stage .sd-tile")
         for size in (3, 8):
             gamma.fill(str(size))
-            page.wait_for_function(f"document.querySelectorAll('#live-player .sd-tile').length >= {size}")
+            page.wait_for_function(f"document.querySelectorAll('#live-stage .sd-tile').length >= {size}")
             assert tiles.count() in (size, size + 1), "the guesses, and perhaps the target's own"
         run(page, "live", "Another")
-        assert not page.locator("#live-player .sd-knobs-block input").count(), "it was the other run's"
+        assert not page.locator("#live-stage .sd-knobs-block input").count(), "it was the other run's"
 
 
 def test_what_is_typed_stays_when_a_recordings_settings_arrive_late(browser: Any, address: str) -> None:
@@ -203,7 +206,7 @@ def test_what_is_typed_stays_when_a_recordings_settings_arrive_late(browser: Any
     with visit(browser, address) as page:
         open_drawer(page, "live")
         page.route("**/run/predict*", lambda route: held.append(route))  # not a method: they are marked
-        page.select_option("#live-player .sd-more", label="Math: Four denoising steps")
+        page.select_option("#live-stage .sd-more", label="Math: Four denoising steps")
         titled(page, "Math: Four denoising steps")
         number(page, "live", "seed", 5)
         assert held
@@ -268,19 +271,19 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
     closed tab ends the decode."""
     with visit(browser, address) as page:
         run(page, "live", "My own <script>window.hacked = 1</script> prompt 🦊 שלום \u202egnihton")
-        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "run"
+        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "run"
         assert "<script>window.hacked" in page.locator("#live-player .sd-prompt").last.text_content()
         assert page.evaluate("window.hacked") is None
         isolated = page.locator("#live-player .sd-prompt").last.evaluate("(e) => getComputedStyle(e).unicodeBidi")
         assert isolated == "isolate", "a direction mark in a prompt stays inside it"
         with page.expect_download() as offered:
-            page.click("#live-player .sd-save")
+            page.click("#live-stage .sd-save")
         path = tmp_path / offered.value.suggested_filename
         offered.value.save_as(path)
         assert path.name.endswith(".jsonl.gz")
         assert list(read_trace(path).lanes) == ["vanilla", "drafted"]
 
-        player = page.locator("#live-player")
+        player = page.locator("#live-stage, #live-player")
         start(page, "live", "A slow run that is stopped")
         page.wait_for_function(clock_runs("live"))
         assert player.locator(".sd-main").get_attribute("aria-busy") == "true"
@@ -297,7 +300,7 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         player.locator("[name=sd-live]").click()
         page.wait_for_function(f"{LIVE}.shown.player.atEdge")
         page.click("#live-stop")
-        page.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
+        page.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
         assert "×" in player.locator(".sd-speed").text_content(), "all lanes ended at one moment"
         ends = page.evaluate(f"Object.values({LIVE}.shown.lanes).map((lane) => lane.finished.seconds)")
@@ -329,11 +332,11 @@ def test_a_reload_and_a_slow_connection_lose_nothing(browser: Any, address: str)
 
 def test_a_recording_and_a_method_card_bring_their_settings(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
-        options = page.locator("#live-player .sd-more option").all_text_contents()
+        options = page.locator("#live-stage .sd-more option").all_text_contents()
         assert options[:3] == ["Examples…", "Dialogue: Four denoising steps", "Story: Four denoising steps"]
-        page.select_option("#live-player .sd-more", label="Story: Four denoising steps")
+        page.select_option("#live-stage .sd-more", label="Story: Four denoising steps")
         titled(page, "Story: Four denoising steps")
-        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
+        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
         assert page.locator("#live-player .sd-prompt").first.text_content().startswith("Once upon a time")
         page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('Once upon')")
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
@@ -392,7 +395,7 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         open_tab(page, "live")
         page.set_input_files("input[type=file]", str(tmp_path / "race.jsonl.gz"))
         page.wait_for_selector("#race-player .sd-chip[data-kind=file]:visible")
-        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording", "Live keeps its own"
+        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording", "Live keeps its own"
 
 
 # ---- everybody ----
@@ -416,7 +419,7 @@ def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: boo
         own = [name for name in ids if name.startswith(("sd-", "live-", "race-", "compare-", "lane-", "tab-"))]
         assert len(own) == len(set(own)), "no id twice"
         assert not overflows(page)
-        page.click("#live-player .sd-source button.sd-link")
+        page.click("#live-stage .sd-source button.sd-link")
         page.wait_for_selector("dialog[open]")
         assert not serious(page), "the dialog"
 
@@ -440,16 +443,16 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         two.wait_for_function(free)
         assert two.locator("#live-player [aria-busy=true]").count() == 0
         one.click("#live-stop")
-        one.wait_for_selector("#live-player .sd-chip[data-kind=stopped]")
+        one.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         run(one, "live", "Anna again")  # what is still queued would have begun before
         assert two.evaluate(f"{LIVE}.live") is None
-        assert two.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
+        assert two.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
         start(one, "live", "A slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
         start(two, "live", "Ben is quick")
         two.wait_for_selector(waits)
         one.click("#live-stop")
-        two.wait_for_selector("#live-player .sd-chip[data-kind=run]")
+        two.wait_for_selector("#live-stage .sd-chip[data-kind=run]")
         assert "Anna" not in two.content() and "Ben" not in one.content()
 
         open_drawer(one, "live")
@@ -527,7 +530,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         stand(page, "TargetScored", 2)
         before = page.evaluate(round), page.inner_text("#live-player .sd-say")
-        page.click("#live-player .sd-source button:has-text('Link to this moment')")
+        page.click("#live-stage .sd-source button:has-text('Link to this moment')")
         page.wait_for_function("location.search.includes('at=score')")
         link = page.url
         files = page.evaluate(f"{app('live')}.recordings.map(({{url}}) => url.split('/').pop())")
@@ -543,7 +546,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         page.wait_for_function(f"{app('live')}.shown.player.stop >= 0 && {ready('live')}")
         assert not playhead(page)["playing"]
         assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
-        assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
+        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
     another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
     with visit(browser, address + another, motion=True, before=late) as page:
         page.wait_for_function(

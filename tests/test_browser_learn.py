@@ -156,12 +156,14 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         for number, lesson in enumerate(WORKSHOP):
             at_step(page, number, 1)
             assert lesson.predict in page.inner_text(CARD)
+            assert page.inner_text(".sd-present-bar > .sd-sub"), "why there is nothing to reveal"
             page.keyboard.press("ArrowRight")
             page.wait_for_function(POINTED)
             assert lesson.watch.words in page.inner_text(CARD)
             assert evidence.truth(lesson.name) not in page.inner_text(CARD)
             page.keyboard.press("r")
             assert evidence.truth(lesson.name) in page.inner_text(CARD) and page.evaluate(fits)
+            assert f"“{lesson.guesses[lesson.right]}”" in page.inner_text(CARD)
             assert "You said" not in page.inner_text(CARD), "that would be the teacher's guess"
             assert page.evaluate(shows), "nothing scrolls, and the card covers neither the play bar nor a word"
             assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0

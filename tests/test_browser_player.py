@@ -59,7 +59,7 @@ def page(loaded: Any) -> Any:
 def opened(page: Any, name: str) -> None:
     """Open one of the recordings that ship, as a visitor's file, and pause."""
     page.set_input_files("input[type=file]", str(TRACES / f"{name}.jsonl.gz"))
-    page.wait_for_selector("#live-player .sd-chip[data-kind=file]")
+    page.wait_for_selector("#live-stage .sd-chip[data-kind=file]")
     page.wait_for_function(ready("live"))
 
 
@@ -123,26 +123,26 @@ def test_playback(page: Any) -> None:
     page.wait_for_selector("#live-player .sd-window .sd-sub:has-text('round 4')")
     assert page.locator("#live-player .sd-rd").nth(3).get_attribute("aria-current") == "true"
     assert page.text_content("#live-player .sd-voice").startswith("Round 4: ")
-    page.locator("#live-player .sd-scrub").fill("300")
+    page.locator("#live-stage .sd-scrub").fill("300")
     state = playhead(page)
     assert abs(state["t"] / state["duration"] - 0.3) < 0.01
     page.wait_for_function(ready("live"))
     slow, fast = lanes(page, "live", "clock")
     assert slow == fast
-    so_far = page.text_content("#live-player .sd-speed")
-    page.locator("#live-player .sd-scrub").fill("1000")
+    so_far = page.text_content("#live-stage .sd-speed")
+    page.locator("#live-stage .sd-scrub").fill("1000")
     page.wait_for_function(ready("live"))
-    assert page.text_content("#live-player .sd-speed") != so_far
-    page.select_option("#live-player .sd-bar .sd-pick", "100")
+    assert page.text_content("#live-stage .sd-speed") != so_far
+    page.select_option("#live-stage .sd-bar .sd-pick", "100")
     assert playhead(page)["slow"] == 100
-    page.click("#live-player .sd-play")
+    page.click("#live-stage .sd-play")
     page.wait_for_function(f"{LIVE}.shown.player.playing")
-    page.click("#live-player .sd-prev")
+    page.click("#live-stage .sd-prev")
     stood = playhead(page)["stop"]
     page.keyboard.press(" ")  # not the button again that was clicked
     page.wait_for_function(f"{LIVE}.shown.player.playing")
     page.keyboard.press(" ")
-    page.locator("#live-player .sd-next").focus()
+    page.locator("#live-stage .sd-next").focus()
     page.keyboard.press("Enter")  # who came with the keyboard stays where they are
     assert playhead(page)["stop"] > stood and page.evaluate("document.activeElement.matches('.sd-next')")
     page.remove_listener("request", called)
@@ -179,7 +179,7 @@ def test_focus_is_visible_on_every_control(page: Any) -> None:
 
 
 def test_where_threads_waited_passes_count_and_one_thread_is_offered(page: Any) -> None:
-    player = page.locator("#live-player")
+    player = page.locator("#live-stage, #live-player")
     assert not player.locator(".sd-busy-machine").is_visible()
     run(page, "live", "A crowded run")
     assert "0.90" in player.locator(".sd-busy-machine").inner_text()
@@ -187,10 +187,10 @@ def test_where_threads_waited_passes_count_and_one_thread_is_offered(page: Any) 
         int(re.search(r"\d+", player.locator(f".sd-speed{part}").inner_text())[0]) for part in ("", "-words")
     )
     assert base == 96 and 1 < passes < 96
-    page.click("#live-player .sd-source button.sd-link")
+    page.click("#live-stage .sd-source button.sd-link")
     assert "vanilla 0.90" in page.inner_text("dialog[open]")
     page.keyboard.press("Escape")
-    page.click("#live-player .sd-hero .sd-link")
+    page.click("#live-stage .sd-hero .sd-link")
     page.wait_for_function(f"{ready('live')} && {LIVE}.shown.lanes.drafted.header.threads === 1")
     assert not player.locator(".sd-busy-machine").is_visible()
     assert "×" in player.locator(".sd-speed").inner_text()
@@ -214,7 +214,7 @@ def test_cards(page: Any) -> None:
         hints.add(page.text_content("#live-player .sd-card .sd-hint"))
         assert page.locator("#live-prompt.sd-invalid").count() == (stage == "recording")
         assert page.evaluate("document.querySelector('#live-prompt textarea').value.length") == len(prompt)
-        assert page.get_attribute("#live-player .sd-chip", "data-kind") == stage
+        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == stage
         page.click("#live-player .sd-card button")
         assert page.locator("#live-player .sd-card").is_hidden()
     assert len(hints) == len(cases), "each says what helps here"
@@ -229,13 +229,13 @@ def test_files(page: Any, tmp_path: Path, folder: Path) -> None:
     card = "#live-player .sd-card"
     page.set_input_files("input[type=file]", str(broken))
     page.wait_for_selector(f"{card}:visible")
-    assert page.get_attribute("#live-player .sd-chip", "data-kind") == "recording"
+    assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
     open_tab(page, "learn")
     page.set_input_files("input[type=file]", str(other))
     page.wait_for_selector(f"{card}:visible")
     open_tab(page, "learn")
     page.set_input_files("input[type=file]", str(good))
-    page.wait_for_selector("#live-player .sd-chip[data-kind=file]:visible")
+    page.wait_for_selector("#live-stage .sd-chip[data-kind=file]:visible")
     assert page.locator(card).is_hidden()
 
 
@@ -443,10 +443,10 @@ def test_a_position_is_pinned_by_click_and_by_key(page: Any) -> None:
 
 
 def test_a_slower_lane_says_why_and_shows_a_round(page: Any) -> None:
-    why, say = "#live-player .sd-why", "#live-player .sd-say"
+    why, say = "#live-stage .sd-why", "#live-player .sd-say"
     assert page.locator(why).count() == 0, "the opening race is won"
     opened(page, "dialogue-sampling-exact-ratio-test")
-    assert "slower" in page.inner_text("#live-player .sd-speed")
+    assert "slower" in page.inner_text("#live-stage .sd-speed")
     named = re.search(r"See (round \d+)", page.inner_text(why))
     assert named, "a cost, and a round that shows it"
     page.click(f"{why} button")
@@ -468,7 +468,7 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     shown = "#live-player :is(.sd-v-ok, .sd-v-no, .sd-v-fix, .sd-v-bonus, .sd-v-cut)"
     texts = "#live-player .sd-lane-text"
     resize(page, size)
-    page.click("#live-player [name=verify]")
+    page.click("#live-stage [name=verify]")
     page.wait_for_selector(judge)
     assert page.evaluate("document.activeElement.matches('.sd-judge')")
     assert page.locator(shown).count() == 0 and page.locator(f"{judge} .sd-pq").count() == 0
@@ -489,11 +489,11 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     page.keyboard.press("Escape")
     assert page.locator(judge).is_hidden() and page.locator(shown).count() > 1
     assert page.evaluate("document.activeElement.name") == "verify"
-    page.click("#live-player [name=verify]")
+    page.click("#live-stage [name=verify]")
     page.wait_for_selector(judge)
     page.locator("#live-prompt textarea").press("a")
     page.wait_for_function(ready("live"))
     assert page.evaluate("document.activeElement.matches('textarea')"), "whoever types elsewhere is left alone"
     assert page.locator(f"{judge} :text-matches('of 1[^0-9]')").count() == 0
-    page.locator("#live-player .sd-next").click()
+    page.locator("#live-stage .sd-next").click()
     page.wait_for_selector(judge, state="hidden")  # moving the playhead ends it

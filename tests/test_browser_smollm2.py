@@ -105,8 +105,8 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
         page.wait_for_selector("#live-about", state="hidden")  # another model is on the stage
         page.evaluate(f"{LIVE}.open({first})")
         page.wait_for_selector("#live-about", state="visible")
-        code = page.locator("#live-player .sd-more option", has_text=f"{smollm2[1].flavour}:").first
-        page.select_option("#live-player .sd-more", value=code.get_attribute("value"))
+        code = page.locator("#live-stage .sd-more option", has_text=f"{smollm2[1].flavour}:").first
+        page.select_option("#live-stage .sd-more", value=code.get_attribute("value"))
         prompted(page, smollm2[1].prompt)
         choose(page, "embedded")
         prompted(page, embedded[0].prompt)

@@ -79,7 +79,8 @@ export async function open() {
       tab.setAttribute('aria-selected', String(tab === chosen));
       if (tab !== chosen || mounted.has(panel.id)) continue;
       mounted.add(panel.id);
-      MOUNTS[panel.id](panel, { value: '' }, () => {}, { ...data.tabs[panel.id], plotly });
+      const player = document.getElementById(`${panel.id}-player`) ?? panel;
+      MOUNTS[panel.id](player, { value: '' }, () => {}, { ...data.tabs[panel.id], plotly });
     }
   };
   for (const tab of tabs) tab.addEventListener('click', () => select(tab));

@@ -324,7 +324,7 @@ export class Learn {
         await player.openMoment({ ...VERDICT, trace, round: lesson.round });
       }
       player.draw(); // the element must exist now, not in the next frame
-      return player.root.querySelector(area);
+      return player.root.querySelector(area) ?? document.querySelector(area);
     }
     const player = /** @type {Explorer} */ (await playerOf(tab));
     if (!player) return null;

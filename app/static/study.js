@@ -127,9 +127,9 @@ export class Study {
     if (back === null) this.on.jump(this.game?.view.round ?? 0);
     else this.on.rest(back);
     this.on.draw();
-    /** @type {HTMLElement | null} */ (this.root.querySelector('[name=verify]'))?.focus({
-      preventScroll: true,
-    });
+    const links =
+      /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('[name=verify]'));
+    [...links].find((link) => link.offsetParent)?.focus({ preventScroll: true }); // of this tab
   }
 
   /** A key that belongs to the game. @param {KeyboardEvent} event */

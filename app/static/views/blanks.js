@@ -154,6 +154,10 @@ export function Blanks(
                 press=${() => setOpen(open === i ? -1 : i)} />
             `
           )}</ol>
+        ${played?.still && block && html`
+          <${Knobs} block=${block}
+            size=${chosen} set=${setSize} effect=${effect} />
+        `}
         <p class="sd-stage-caption"><span>${caption}</span> ${watch}${over && run && played && html`
               ${isJudged(run.lane) &&
                 html`<${Link} name="verify" act=${verify}>Be the big model<//>`}
@@ -169,10 +173,6 @@ export function Blanks(
               act.askForPrompt()}>Try your own prompt</button>
           `}
         `}</p>
-        ${played?.still && block && html`
-          <${Knobs} block=${block}
-            size=${chosen} set=${setSize} effect=${effect} />
-        `}
         ${played?.still && !block && sized && html`
           <p class="sd-knobs-block">${redrafting
             ? html`

@@ -4,7 +4,7 @@ import { acceptanceFigure, confidenceFigure, tokensFigure } from '../state/chart
 import { Bar } from './bar.js';
 import { Blanks } from './blanks.js';
 import { Charts } from './charts.js';
-import { Component, ElementSlot, glossed, html } from './ui.js';
+import { Component, ElementSlot, Elsewhere, glossed, html } from './ui.js';
 import { DraftWindow } from './window.js';
 import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
@@ -81,13 +81,14 @@ export class Player extends Component {
     `;
     return html`
       ${raced ? html`<${LeadSentence} scene=${scene} />` : html`
-        <${Blanks} scene=${scene} block=${shown.block} predictions=${options.predictions}
-          sized=${isRun(shown.file) &&
-            fills(scene.lane, noSteps)} redrafting=${act.redrafting?.shown === shown
-            ? act.redrafting
-            : null}
-          own=${shown.ran} act=${act} verify=${() => study.verify()} source=${source}
-          bar=${bar}>${hero}<//>
+        <${Elsewhere} in="#live-stage .sd">
+          <${Blanks} scene=${scene} block=${shown.block} predictions=${options.predictions}
+            sized=${isRun(shown.file) &&
+              fills(scene.lane, noSteps)} redrafting=${act.redrafting?.shown === shown
+              ? act.redrafting
+              : null}
+            own=${shown.ran} act=${act} verify=${() => study.verify()} source=${source}
+            bar=${bar}>${hero}<//><//>
       `}
             <${ElementSlot} element=${card} />
             ${raced && source}

@@ -1,7 +1,8 @@
 // Shared by the views: the view library and common components. Text always becomes a text node.
 
 // @ts-types="../vendor/preact.d.ts"
-import { Component, html } from '../vendor/preact.js';
+import { Component, html, render } from '../vendor/preact.js';
+import { until } from './dom.js';
 import { parts } from './glossary.js';
 // @ts-types="../vendor/preact.d.ts"
 export { Component, html, render, useState } from '../vendor/preact.js';
@@ -48,6 +49,22 @@ export class ElementSlot extends View {
 
   /** @override */ render() {
     return html`<div class="sd-held"></div>`;
+  }
+}
+
+/** Draws its children into another element of the page, `in`, as soon as that is there.
+ *  @extends {View<{in: string, children: Child}, {}>} */
+export class Elsewhere extends View {
+  /** @override */ drawn() {
+    const place = document.querySelector(this.props.in);
+    if (place) render(this.props.children, place);
+    else {until(() => document.querySelector(this.props.in), Infinity).then(() =>
+        this.forceUpdate()
+      );}
+  }
+
+  /** @override */ render() {
+    return null;
   }
 }
 
