@@ -71,7 +71,7 @@ def test_the_ten_lines_for_a_researcher_run(tmp_path: Path) -> None:
     printed = python("lines.py", path=ROOT, home=tmp_path)
     for part in ("same_text_as_vanilla", "conditional", "speedup", "To confirm|declared|too few"):
         assert re.search(part, printed), printed
-    assert (tmp_path / "mine" / "config.json").is_file()
+    assert (tmp_path / "mine" / "config.json").is_file() and (tmp_path / "for-vllm" / "config.json").is_file()
 
 
 def notebook(kind: str) -> list[str]:
