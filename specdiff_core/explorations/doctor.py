@@ -80,7 +80,7 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
     question: ClassVar = (
         "Is the drafter weak, or its settings, target, text, temperature or the cost of a round to blame?"
     )
-    takes: ClassVar = 40
+    takes: ClassVar = 60
     alone: ClassVar = True
     columns: ClassVar = {
         "declaration": "what was changed; empty: nothing",
