@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import torch
 from app_fakes import FakeDecoder
+from test_js import differences
 
 import specdiff_core as lab
 from specdiff_core.cli import build_parser, main
@@ -626,21 +627,22 @@ def test_methods_are_ranked_at_each_temperature_and_their_races_are_there(engine
 
 # What is recorded.
 
+
+def changed(ours: Any, theirs: Any) -> list[str]:
+    """Where two values differ by more than the six digits of a file explain."""
+    return [*differences(*(msgspec.json.decode(msgspec.json.encode(one)) for one in (ours, theirs)), close=1e-3)]
+
+
 RECORDED = sorted(path for tab in ("explore", "compare") for path in (ASSETS / tab).glob("*.json"))
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_answer_says_what_its_numbers_say(path: Path) -> None:
-    """This version makes the same report of its rows, and their races are there."""
+    """This version makes the same report of its rows, and the races that ship are there."""
     final = msgspec.json.decode(path.read_bytes(), type=ExplorationResult)
     report = parse(EXPLORATIONS[final.name], final.settings).report(final.rows, final.facts)
-    again = msgspec.json.decode(msgspec.json.encode(report))
-    assert again == msgspec.json.decode(msgspec.json.encode(final.report)), (
-        "`explore show FILE --json FILE` draws it anew"
-    )
+    assert not changed(final.report, report), "`explore show FILE --json FILE` draws it anew"
     assert report.answer and all(figure.data or figure.formula or figure.key == "three" for figure in report.figures)
-    named = {row["race"].split("#")[0] for row in final.rows if row.get("race")}
-    assert named <= {*final.files}
     assert all((path.parent / file).is_file() for file in final.files.values())
 
 
@@ -720,8 +722,8 @@ def check_attempts(rows: list[dict[str, Any]], facts: dict[str, Any]) -> dict[st
     }
     assert all(said == canonical(said) for own in found.values() for each in own for _, said in each)
     again, singles = curves(found, [problem["answer"] for problem in facts["problems"]])
-    assert [{name: row[name] for name in again[0]} for row in rows] == again
-    assert facts["single"] == singles
+    assert not changed([{name: row[name] for name in again[0]} for row in rows], again)
+    assert not changed(facts["single"], singles)
     return found
 
 
@@ -1168,7 +1170,8 @@ def test_the_command_line_writes_answers(
     again = tmp_path / "again.json"
     assert main(["explore", "show", str(out), "--json", str(again)]) == 0
     redrawn = json.loads(again.read_text(encoding="utf-8"))
-    assert {**redrawn, "files": final["files"]} == final and redrawn["files"].keys() == final["files"].keys()
+    assert not changed({**redrawn, "files": final["files"]}, final)
+    assert redrawn["files"].keys() == final["files"].keys()
     assert main(["explore", "show", str(prompts)]) == 2
     assert final["choice"]["texts"] == "Once upon a time\n"
     assert main(["explore", "window-map", "--gammas", "none"]) == 2

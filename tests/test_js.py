@@ -408,16 +408,16 @@ def _use(config: dict[str, Any]) -> str:
     return BenchSetting(**{name: config[name] for name in SWEPT}).use
 
 
-def differences(ours: Any, theirs: Any, where: str = "") -> Iterator[str]:
-    """Every place where two values differ, floats by more than 1e-9 of their size."""
+def differences(ours: Any, theirs: Any, where: str = "", close: float = 1e-9) -> Iterator[str]:
+    """Every place where two values differ, floats by more than ``close`` of their size."""
     if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
         for name, value in ours.items():
-            yield from differences(value, theirs[name], f"{where}/{name}")
+            yield from differences(value, theirs[name], f"{where}/{name}", close)
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            yield from differences(one, other, f"{where}/{index}")
+            yield from differences(one, other, f"{where}/{index}", close)
     elif isinstance(ours, float) and isinstance(theirs, (int, float)):
-        if not math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12):
+        if not math.isclose(ours, theirs, rel_tol=close, abs_tol=close / 1000):
             yield f"{where}: Python {ours!r}, JavaScript {theirs!r}"
     elif type(ours) is not type(theirs) or ours != theirs:
         yield f"{where}: Python {ours!r}, JavaScript {theirs!r}"

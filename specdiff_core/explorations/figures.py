@@ -176,7 +176,8 @@ def accepted_lengths(row: Row) -> list[float]:
     tree: by depth). Their sums from m on are the joint rates by position, which vLLM reports."""
     drafts = row["tested_at"][0]
     accepted = [(alpha or 0.0) * tested for alpha, tested in zip(row["alpha_at"], row["tested_at"], strict=True)]
-    return [(more - fewer) / drafts for more, fewer in zip([drafts, *accepted], [*accepted, 0], strict=True)]
+    counts = zip([drafts, *accepted], [*accepted, 0], strict=True)
+    return [round((more - fewer) / drafts, 7) + 0.0 for more, fewer in counts]  # α has six digits in a file: no −0 %
 
 
 def fastest(rows: Iterable[Row]) -> Row | None:
