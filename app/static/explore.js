@@ -9,7 +9,7 @@ import { Form } from './views/form.js';
 import { Job, listen, lostCard } from './job.js';
 import { Playground, Sandbox } from './views/widgets.js';
 import { SideBySide } from './views/tracks.js';
-import { address, fits } from './views/link.js';
+import { address } from './views/link.js';
 import { until } from './views/dom.js';
 import { buildLane } from './state/lane.js';
 import { fetchFile, fetchTrace } from './state/trace.js';
@@ -427,8 +427,7 @@ export class Explore extends Job {
     keep(this.kept, this.token, 'sessionStorage');
     this.voice = '';
     this.races = null;
-    const query = this.query();
-    if (fits(query) && !this.branch) address(query); // for a reload
+    if (!this.branch) address(this.query()); // for a reload
     super.pressedRun();
     this.draw();
   }
