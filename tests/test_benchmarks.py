@@ -226,7 +226,7 @@ def test_each_mean_is_over_the_kinds_of_text_and_no_round_costs_less_than_a_vani
             assert marks == [float(row[kind].split("×")[0]) > 1.05 * tau for kind, tau in zip(kinds, taus, strict=True)]
             assert ("(?)" in row["speed-up"]) == any(marks)
             checked += 1
-    assert checked > 90
+    assert checked > 50
 
 
 def test_the_rates_beside_those_of_a_paper_are_those_of_the_sweep() -> None:

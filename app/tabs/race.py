@@ -20,7 +20,7 @@ TAB = "race"
 FEWEST, MOST = 1, 5
 """Methods of a race, besides vanilla."""
 DEFAULT = {
-    "smollm2": ("prompt_lookup", "dflash", "ddtree", "markov_tree"),
+    "smollm2": ("prompt_lookup", "specdiff", "dflash", "ddtree", "markov_tree"),
     "embedded": ("autoregressive", "eagle", "specdiff", "dflash", "ddtree"),
 }
 """The methods in a pair's recorded races."""
