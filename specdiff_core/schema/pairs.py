@@ -236,6 +236,9 @@ SMOLLM2 = PairSpec(
     drafters=(
         _shipped("smollm2", "block", window=8),
         _shipped("smollm2", "block_markov", "block", window=8),
+        _shipped("smollm2", "mdlm", "masked", window=8,
+            about="Two layers of SmolLM2, taught to fill masks. It reads the text with a cache of its own, and nothing "
+            "of what the target computed."),
         _shipped("smollm2", "eagle"),
         PROMPT_LOOKUP,
         NONE,
