@@ -228,7 +228,7 @@ def test_the_sandbox_has_a_slider_for_each_position_and_presets(browser: Any, ad
         )
         bars = page.locator(".sd-exp-bars input")
         later = [float(bar.input_value()) for bar in bars.all()][1:]
-        assert later == pytest.approx(row["alpha_at"][1:], abs=0.005)
+        assert later == pytest.approx(row["alpha_at"][1:], abs=0.00501)  # in steps of 0.01
         result = page.locator(".sd-exp-widget .sd-exp-result")
         assert result.inner_text().startswith(f"{row['tau']:.2f} tokens")
         bars.first.focus()
