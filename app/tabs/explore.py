@@ -45,7 +45,8 @@ DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
 def recordings(folder: Path, name: str) -> dict[str, str]:
     """The recorded answers of an exploration: ``NAME.json`` or ``NAME.WORD.json`` without the ending -> its label.
 
-    Those on the real model come first, then those nearest to the form's defaults. Invalid files are left out.
+    Those on the real model come first, then those with the form's drafter, then those nearest to its other defaults.
+    Invalid files are left out.
     """
     base = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
     recorded: dict[str, dict[str, Any]] = {}
@@ -58,9 +59,9 @@ def recordings(folder: Path, name: str) -> dict[str, str]:
             continue
         recorded[stem] = {**base, **settings}
 
-    def order(stem: str) -> tuple[bool, int]:
-        values = recorded[stem]
-        return values.get("pair", EMBEDDED.name) == EMBEDDED.name, sum(values[field] != base[field] for field in base)
+    def order(stem: str) -> tuple[bool, bool, int]:
+        differ = {field for field in base if recorded[stem][field] != base[field]}
+        return recorded[stem].get("pair", EMBEDDED.name) == EMBEDDED.name, "drafter" in differ, len(differ)
 
     differing = [field for field in DISTINGUISHING if len({str(one.get(field)) for one in recorded.values()}) > 1]
 
