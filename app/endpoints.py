@@ -168,7 +168,6 @@ def _whole(race: Mapping[str, Any]) -> dict[str, Any]:
 
 def explorer(explore: Explore) -> Callable[..., Iterator[dict[str, Any]]]:
     """The endpoint ``explore``, with the explorations of the page's tabs."""
-    kinds = {name: kind for name, kind in EXPLORATIONS.items() if kind.tab}
 
     def endpoint(name: str, settings: dict[str, Any] | None = None, request: Any = None) -> Iterator[dict[str, Any]]:
         asked = {"explore": name, "choice": settings or {}}
@@ -183,7 +182,7 @@ def explorer(explore: Explore) -> Callable[..., Iterator[dict[str, Any]]]:
             }
 
     about = "\n".join(
-        f"{name}: {kind.question} Settings: {', '.join(fields_of(kind))}." for name, kind in kinds.items()
+        f"{name}: {kind.question} Settings: {', '.join(fields_of(kind))}." for name, kind in EXPLORATIONS.items()
     )
     endpoint.__name__ = endpoint.__qualname__ = "explore"
     endpoint.__doc__ = f"""Answer a question about speculative decoding by measuring, which may take minutes.
@@ -192,10 +191,10 @@ Returns progress, then under ``result`` the answer in words, its rows and its fi
 {about}
 
 Args:
-    name: Which exploration: {", ".join(kinds)}.
+    name: Which exploration: {", ".join(EXPLORATIONS)}.
     settings: Its settings by name; the others have their defaults.
 """
-    choice: Any = Literal[tuple(kinds)]
+    choice: Any = Literal[tuple(EXPLORATIONS)]
     endpoint.__annotations__ |= {"name": choice, "settings": dict[str, Any], "request": gr.Request | None}
     return endpoint
 

@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
     explore = commands.add_parser("explore", help=about, description=about)
     kinds = explore.add_subparsers(title="explorations", required=True, metavar="NAME")
     for name, kind in EXPLORATIONS.items():
-        _add(commands if kind.alone or not kind.tab else kinds, name, kind)
+        _add(commands if kind.alone else kinds, name, kind)
     about = "Print and draw an answer that --json wrote, without measuring again."
     show = options.add_parser(kinds, "show", run_show, about)
     show.add_argument("answer", type=Path, metavar="FILE", help="a file that --json wrote")

@@ -111,7 +111,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     title: ClassVar[str]
     question: ClassVar[str]
     columns: ClassVar[dict[str, str]] = {}  # column of the table -> its meaning
-    tab: ClassVar[str] = "explore"  # tab of the page; empty for commands
+    tab: ClassVar[str] = "explore"  # tab of the page
     alone: ClassVar[bool] = False  # whether it is a command of its own, not one of ``explore``
     makes: ClassVar[str] = ""  # describes its files to download; empty if there are none
     takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
@@ -280,7 +280,7 @@ def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def command_of(exploration: Exploration) -> list[str]:
     """The arguments of ``python -m specdiff_core`` that measure the same."""
-    words = [exploration.name] if exploration.alone or not exploration.tab else ["explore", exploration.name]
+    words = [exploration.name] if exploration.alone else ["explore", exploration.name]
     for name, value in msgspec.to_builtins(exploration).items():
         if value != fields_of(type(exploration))[name].default:
             words += [flag(name), ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
