@@ -1,12 +1,13 @@
-"""TypeScript declarations of the events, and of the lessons and reports that the page gets, made from the Python
-classes: its scripts are checked against them.
+"""What the page's scripts share with Python: constants and records (``app/static/state/declared.js``), and TypeScript
+declarations of events, lessons and reports, against which they are checked.
 
-The tests make them for each check. ``python -m tests.event_types`` writes them for an editor, to
-``app/static/state/events.d.ts``, which git ignores.
+``python -m tests.event_types`` writes both. The tests compare the first, and make the second,
+``app/static/state/events.d.ts``, which git ignores, for each check.
 """
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from pathlib import Path
@@ -18,9 +19,10 @@ from app.content.formulas import Formula
 from app.content.workshop import CheckAnswer, Lesson, Watch
 from specdiff_core.explorations.base import Board, Report, Switch
 from specdiff_core.explorations.figures import Figure, Slider
-from specdiff_core.schema import events
+from specdiff_core.schema import events, settings, summary, trace
 
-FILE = Path(__file__).resolve().parent.parent / "app" / "static" / "state" / "events.d.ts"
+STATE = Path(__file__).resolve().parent.parent / "app" / "static" / "state"
+FILE, SHARED = STATE / "events.d.ts", STATE / "declared.js"
 PLAIN = {int: "number", float: "number", str: "string", bool: "boolean", type(None): "null", Any: "any"}
 
 
@@ -31,6 +33,8 @@ def _type(hint: Any) -> str:
         return _type(arguments[0])
     if origin in (typing.Union, types.UnionType):
         return " | ".join(dict.fromkeys(map(_type, arguments)))
+    if origin is typing.Literal:
+        return " | ".join(map(repr, arguments))
     if origin is tuple and arguments[-1] is not Ellipsis:
         return f"[{', '.join(map(_type, arguments))}]"
     if origin in (tuple, list):
@@ -44,7 +48,7 @@ def _type(hint: Any) -> str:
 def declarations() -> str:
     """The text of ``events.d.ts``."""
     members = typing.get_args(events.Event)
-    others = [events.Span, events.Candidate, events.Test, events.Quoted]
+    others = [settings.TestKind, events.Span, events.Candidate, events.Test, events.Quoted]
     others += [Formula, Watch, CheckAnswer, Lesson, Slider, Figure, Board, Switch, Report]
     lines = []
     for struct in (*others, *members):
@@ -60,5 +64,43 @@ def declarations() -> str:
     return "\n".join(lines) + "\n"
 
 
+def shared() -> str:
+    """The text of ``declared.js``."""
+    defaults = {
+        event.__name__: left_out
+        for event in typing.get_args(events.Event)
+        if (
+            left_out := {
+                field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+                for field in msgspec.structs.fields(event)
+                if not field.required
+            }
+        )
+    }
+    constants = {
+        "SCHEMA": ("number", events.SCHEMA),
+        "MAX_BYTES": ("number", trace.MAX_BYTES),
+        "ENOUGH": ("number", summary.ENOUGH),
+        "END": ("string", events.END),
+        "CONTROL": ("string", events.CONTROL),
+        "DEFAULTS": ("Record<string, object>", defaults),
+        "TEST_KINDS": (
+            "Record<import('./events.d.ts').Test['kind'], import('./events.d.ts').TestKind>",
+            settings.TEST_KINDS,
+        ),
+        "SAME_TEXT": ("unknown[]", [rule for rule in settings.Rule if rule.same_text]),
+    }
+    lines = ["// deno-fmt-ignore-file", "// Made by `python -m tests.event_types` from specdiff_core/schema.", ""]
+    for name, (hint, value) in constants.items():
+        plain = msgspec.to_builtins(value)
+        text = json.dumps(plain, ensure_ascii=False)
+        if isinstance(plain, dict):
+            rows = (f"  {key}: {json.dumps(row, ensure_ascii=False)},\n" for key, row in plain.items())
+            text = f"{{\n{''.join(rows)}}}"
+        lines.append(f"export const {name} = /** @type {{{hint}}} */ ({text});")
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
+    SHARED.write_text(shared(), encoding="utf-8")
     FILE.write_text(declarations(), encoding="utf-8")

@@ -18,7 +18,7 @@ import subprocess
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import event_types
 import msgspec
@@ -38,7 +38,6 @@ from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.explorations import figures as draw
 from specdiff_core.measure.grid import SWEPT, BenchSetting
 from specdiff_core.schema.events import (
-    CONTROL,
     EXACTNESS,
     Committed,
     DraftReady,
@@ -51,7 +50,6 @@ from specdiff_core.schema.events import (
     depths,
     spell,
 )
-from specdiff_core.schema.events import END as END_OF_TEXT
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED, Metrics, fold, predict, speed_up
 from specdiff_core.schema.pairs import PAIRS
@@ -107,24 +105,8 @@ def test_modules(path: Path, fixture: Path) -> None:
 # Types: the events are declared once, in Python, and every script is checked against them.
 
 
-def test_what_javascript_repeats_of_the_events_is_what_python_says() -> None:
-    trace, format = (STATIC / "state" / f"{name}.js" for name in ("trace", "format"))
-    script = (
-        f"import {{ DEFAULTS }} from '{trace.as_uri()}'; import {{ END, CONTROL }} from '{format.as_uri()}';"
-        " console.log(JSON.stringify([DEFAULTS, END, CONTROL]))"
-    )
-    done = run(NODE, "--input-type=module", "--eval", script)
-    fields = {kind: msgspec.structs.fields(kind) for kind in get_args(Event)}
-    left_out = {
-        kind.__name__: {
-            field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-            for field in own
-            if not field.required
-        }
-        for kind, own in fields.items()
-    }
-    expected = json.loads(msgspec.json.encode({kind: own for kind, own in left_out.items() if own}))
-    assert json.loads(done.stdout) == [expected, END_OF_TEXT, CONTROL]
+def test_what_javascript_shares_with_python_is_up_to_date() -> None:
+    assert event_types.SHARED.read_text(encoding="utf-8") == event_types.shared(), "run python -m tests.event_types"
 
 
 def test_types_hold(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from specdiff_core.maths.distributions import residual, to_host, without
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.maths.trees import ROOT, children
 from specdiff_core.schema.events import Test, Verdict, rounded
-from specdiff_core.schema.settings import Rule, Selection
+from specdiff_core.schema.settings import KindName, Rule, Selection
 
 Decision = tuple[Verdict, Tensor]
 """A verdict, and the distribution ``[V]`` that its extra token was drawn from."""
@@ -276,7 +276,7 @@ def _decided(
 
 
 def _test(
-    position: int, token: int, p: float, q: float, threshold: float, accepted: bool, kind: str, **fields: Any
+    position: int, token: int, p: float, q: float, threshold: float, accepted: bool, kind: KindName, **fields: Any
 ) -> Test:
     p, q, threshold = map(rounded, (p, q, threshold))
     return Test(position=position, id=token, p=p, q=q, threshold=threshold, accepted=accepted, kind=kind, **fields)

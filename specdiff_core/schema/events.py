@@ -13,6 +13,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from specdiff_core.schema.settings import KindName
+
 SCHEMA = 2
 END, CONTROL = "∎", "◇"
 """Pieces of ids without text: of those that end a text or a message, and of all others."""
@@ -51,7 +53,7 @@ class Test(Struct, frozen=True, kw_only=True):
     # a token that was accepted because a longer beginning of the block passed
     wanted: Int | None = None  # for match and tree: the target's own token
     accepted: bool
-    kind: str  # ratio, delta, block, match or tree
+    kind: KindName  # whose record is ``TEST_KINDS[kind]``
 
 
 class Choice(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Every setting of a decode: its type, range, description and symbol.
+"""Every setting of a decode: its type, range, description and symbol; and the kinds of tests that the rules make.
 
 Sliders, command-line flags, API documents and validation are made from :data:`SETTINGS`."""
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
@@ -55,6 +55,62 @@ class Rule(Option):
     def same_text(self) -> bool:
         """Whether the text equals vanilla's, token for token, at any temperature."""
         return self is Rule.MATCH
+
+
+class TestKind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of acceptance test. Its words are filled with a test's p, q, threshold, draw and outcome."""
+
+    words: str  # its numbers in a sentence
+    short: str  # the same where there is little room
+    passed: tuple[str, str] | None = (
+        None  # words and short of a token without a draw: a longer part of the draft passed
+    )
+    outcomes: tuple[str, str]  # accepted, rejected
+    question: str = "Does this token pass the test?"
+    bound: str = ""  # the acceptance probability, where it is one of a single token
+    draws: bool = True  # u is drawn; False: the target draws a token, and the test compares
+    walks: bool = False  # tests all children of a node at once
+
+
+KindName = Literal["ratio", "delta", "block", "match", "tree"]
+_BOUNDS: dict[KindName, str] = {"ratio": "min(1, p/q)", "delta": "p"}
+_PQ, _SHORT, _SIGNS = "p = {p}, q = {q}; ", "u {draw} {outcome} {threshold}", ("<", "≥")
+TEST_KINDS: dict[KindName, TestKind] = {
+    **{
+        name: TestKind(
+            words=f"{_PQ}accepted with probability {bound} = {{threshold}}, drawn u = {{draw}}",
+            short=_SHORT,
+            outcomes=_SIGNS,
+            bound=bound,
+        )
+        for name, bound in _BOUNDS.items()
+    },
+    "block": TestKind(
+        words=_PQ + "the draft up to here passes as a whole with probability {threshold}, drawn u = {draw}",
+        short=_SHORT,
+        passed=(
+            _PQ + "the draft up to here passes as a whole with probability {threshold}; a longer part of it passed",
+            "in the block",
+        ),
+        outcomes=_SIGNS,
+    ),
+    "match": TestKind(
+        words=_PQ + "shared noise: accepted if the target draws the same token",
+        short="{outcome}",
+        outcomes=("same", "differs"),
+        question="Does the target draw this token too?",
+        draws=False,
+    ),
+    "tree": TestKind(
+        words="the branches here have p = {threshold} together; the target drew {outcome}",
+        short="Σp {threshold}",
+        outcomes=("one of them", "another token"),
+        question="Does the target take one of these tokens?",
+        draws=False,
+        walks=True,
+    ),
+}
+"""The kinds of tests by name, for the verifier, traces and the page."""
 
 
 class Selection(Option):

@@ -30,6 +30,7 @@ from specdiff_core.schema.events import (
     Verified,
     pieces_of,
 )
+from specdiff_core.schema.settings import TEST_KINDS
 
 MAX_BYTES = 64_000_000  # of unpacked text: a hostile file must not fill the memory
 MAX_SECONDS = 1e7  # of a decode clock
@@ -186,8 +187,8 @@ def check_run(events: Sequence[Event]) -> None:
                 drawn = [
                     test.draw
                     for test in event.tests
-                    if test.kind not in {"match", "tree"}
-                    and not (test.kind == "block" and test.position < event.accepted - 1)  # a longer beginning passed
+                    if (kind := TEST_KINDS[test.kind]).draws
+                    and not (kind.passed and test.position < event.accepted - 1)  # a longer beginning passed
                 ]
                 need(all(draw is not None and isfinite(draw) for draw in drawn), "a test has no draw")
             case Finished():

@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 
-import { DEFAULTS, parse } from '../../app/static/state/trace.js';
+import { DEFAULTS } from '../../app/static/state/declared.js';
+import { parse } from '../../app/static/state/trace.js';
 
 export const { trace: source, looks, exactness } = JSON.parse(
   readFileSync(process.env.SPECDIFF_FIXTURE, 'utf8'),

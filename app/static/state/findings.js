@@ -1,6 +1,7 @@
 // Sentences of the lessons with measured numbers: from the visitor's own runs and explorations,
 // otherwise from a recording, always naming the source. Pure: strings out.
 
+import { SAME_TEXT, TEST_KINDS } from './declared.js';
 import { acceptance, costAt } from './exploration.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
@@ -111,10 +112,7 @@ export const FINDINGS = {
   },
   accept: {
     run: (run) => {
-      const chance = {
-        ratio: 'min(1, p/q)',
-        delta: 'p alone, as point masses',
-      }[run.kinds.length === 1 ? run.kinds[0] : ''];
+      const chance = run.kinds.length === 1 && TEST_KINDS[run.kinds[0]].bound;
       return sampled(run) && chance
         ? `${plural(run.tested, 'token')} were tested with ${chance}: ${percent(run.odds, 0)} on ` +
           `average, and ${percent(run.alpha)} of them were accepted.`
@@ -157,7 +155,7 @@ export const FINDINGS = {
           : exactness === 'rounding'
           ? ': rounding decided a near tie'
           : '')
-        : rule === 'match'
+        : SAME_TEXT.includes(rule)
         ? (parted < 0 ? ', because both share their noise' : '')
         : parted < 0
         ? ', by chance'

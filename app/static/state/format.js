@@ -1,5 +1,6 @@
 // Numbers and sentences. Pure: strings in, strings out; never markup.
 
+import { CONTROL, END, TEST_KINDS } from './declared.js';
 /** @import { Decided, DraftReady, Quoted, Test, Verified } from './events.d.ts' */
 /** @import { Token, PartialRound } from './lane.js' */
 
@@ -60,9 +61,6 @@ export function queueWords({ number, waiting, left }) {
     : `; done in about ${roughly(left)}, an estimate from earlier runs here`;
   return `Yours is number ${number} of ${waiting} in the queue${estimate}.`;
 }
-
-/** Pieces of ids without text, in traces (specdiff_core/schema/events.py). */
-export const [END, CONTROL] = ['∎', '◇'];
 
 /** A token in a cell: spaces and line ends become visible marks. */
 export function cell(piece) {
@@ -130,37 +128,30 @@ export function tokenTitle(token, vanilla, greedy) {
     : where;
 }
 
-/** p, q and u of one test. At temperature 0 nothing is drawn. @param {Test} test */
+/** A test in the words of its kind. @param {Test} test @param {(value: number) => string} number */
+function filled(words, test, number) {
+  const outcome = TEST_KINDS[test.kind].outcomes[test.accepted ? 0 : 1];
+  return words.replace(
+    /\{(\w+)\}/g,
+    (_, name) => name === 'outcome' ? outcome : number(test[name]),
+  );
+}
+
+/** The numbers of one test. At temperature 0 nothing is drawn. @param {Test} test */
 export function testWords(test, greedy) {
-  const numbers = `p = ${exact(test.p)}, q = ${exact(test.q)}`;
-  if (test.kind === 'tree') {
-    return `the branches here have p = ${exact(test.threshold)} together; the target drew ` +
-      `${test.accepted ? 'one of them' : 'another token'}`;
-  }
-  if (greedy) {
+  const { words, passed, walks } = TEST_KINDS[test.kind];
+  if (greedy && !walks) {
     return 'at temperature 0 the target takes its likeliest token, which is ' +
       `${test.accepted ? 'the same' : 'a different one'}`;
   }
-  if (test.kind === 'match') {
-    return `${numbers}; shared noise: accepted if the target draws the same token`;
-  }
-  const drawn = test.draw === null ? '' : `, drawn u = ${exact(test.draw)}`;
-  if (test.kind === 'block') {
-    return `${numbers}; the draft up to here passes as a whole with probability ` +
-      `${exact(test.threshold)}${drawn || '; a longer part of it passed'}`;
-  }
-  const bound = test.kind === 'ratio' ? 'min(1, p/q)' : 'p';
-  return `${numbers}; accepted with probability ${bound} = ${exact(test.threshold)}${drawn}`;
+  return filled(passed && test.draw === null ? passed[0] : words, test, exact);
 }
 
 /** The numbers of one test, short. @param {Test} test */
 export function testFigures(test, greedy) {
-  if (test.kind === 'tree' && !greedy) return `Σp ${short(test.threshold)}`;
-  if (test.kind === 'block' && test.draw === null && !greedy) return 'in the block';
-  if (greedy || test.kind === 'match' || test.draw === null) {
-    return test.accepted ? 'same' : 'differs';
-  }
-  return `u ${short(test.draw)} ${test.accepted ? '<' : '≥'} ${short(test.threshold)}`;
+  const { short: words, passed } = TEST_KINDS[test.kind];
+  if (greedy) return test.accepted ? 'same' : 'differs';
+  return filled(passed && test.draw === null ? passed[1] : words, test, short);
 }
 
 /** A controller's decision for a round, and whether it cut the draft.
@@ -273,7 +264,7 @@ function verdict(view, verified, word, greedy) {
   const extra = quoted(word(verified.extra));
   if (size === 0) return `the target writes ${extra}.`;
   const last = verified.tests[verified.tests.length - 1];
-  if (last && last.kind === 'tree') {
+  if (last && TEST_KINDS[last.kind].walks) {
     const walked = 'the target’s draws follow the tree of ' +
       `${plural(draft ? draft.ids.length : 0, 'node')} for ` +
       `${plural(verified.accepted, 'token')}`;
@@ -298,7 +289,7 @@ function verdict(view, verified, word, greedy) {
     ? 'the target accepts none'
     : `the target accepts ${verified.accepted} of ${size}`;
   if (greedy) return `${accepted}; instead of ${quoted(word(last.id))} it writes ${extra}.`;
-  const why = last.kind === 'match' || last.draw === null
+  const why = last.draw === null
     ? 'its own draw differs'
     : `u = ${ratio(last.draw)} ≥ ${ratio(last.threshold)}`;
   return `${accepted}, rejects ${quoted(word(last.id))} (${why}) and writes ${extra}.`;

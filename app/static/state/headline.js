@@ -1,8 +1,8 @@
 // The result of a race in words and one number: measured, and not shown before its replay. Pure.
 
+import { ENOUGH, SAME_TEXT } from './declared.js';
 import {
   alpha,
-  ENOUGH,
   firstDifference,
   pace,
   passesOf,
@@ -38,7 +38,9 @@ const comparable = (lane) =>
 /** Whether a run makes draws of its own, so that its text may differ from vanilla's.
  *  @param {RunStarted | null | undefined} header */
 const draws = (header) =>
-  Boolean(header && Number(header.config.temperature) > 0 && header.config.rule !== 'match');
+  Boolean(
+    header && Number(header.config.temperature) > 0 && !SAME_TEXT.includes(header.config.rule),
+  );
 
 /** Facts of a whole race, wherever the playhead is. @param {Pair<Lane>} lanes
  *  @param {string} doubt why the clock cannot be trusted, if so

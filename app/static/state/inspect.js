@@ -1,6 +1,7 @@
 // One place of a round in detail: p and q of its likeliest tokens, its test, and a simulation with
 // other draws. Pure.
 
+import { TEST_KINDS } from './declared.js';
 import { decisive, stateAt } from './lane.js';
 import { acceptance, drawn, normalised, uniform } from './exploration.js';
 /** @import { Test } from './events.d.ts' */
@@ -11,6 +12,9 @@ import { acceptance, drawn, normalised, uniform } from './exploration.js';
 /** @typedef {{id: number | null, p: number | null, q: number | null}} Row a token, or (id null) all
  *  others together; null: not recorded */
 /** @typedef {ReturnType<typeof inspected>} Inspected */
+
+/** Whether a test is of all tokens that are drafted at a place. @param {Test | null} test */
+export const isWalk = (test) => Boolean(test && TEST_KINDS[test.kind].walks);
 
 /** The node, parent and position of a place; a plain window is a tree of one line. `parent` null:
  *  the target did not get that far. @param {PartialRound} view @param {Place} place
@@ -29,7 +33,7 @@ function located({ draft, verified, tree }, place, parents) {
   const parent = place === 0 ? -1 : way[place - 1] ?? null;
   // the last of several drafts
   const last = parent === null ? null : decisive(verified?.tests ?? []).get(place);
-  const named = last && last.kind !== 'tree'
+  const named = last && !isWalk(last)
     ? draft?.ids.findIndex((id, i) => id === last.id && parents[i] === parent) ?? -1
     : -1;
   return { node: way[place] ?? (named < 0 ? null : named), parent, position: place };
@@ -104,7 +108,7 @@ export function inspected(view, place, greedy = false) {
  *  nodes drafted there. @param {Test[]} tests */
 function testOf(tests, position, node, drafted) {
   const last = decisive(tests).get(position) ?? null;
-  if (node === null || last?.kind === 'tree') return last;
+  if (node === null || isWalk(last)) return last;
   return tests.find((test) => test.position === position && test.id === drafted) ?? null;
 }
 
@@ -132,7 +136,7 @@ export const residual = (rows) =>
  *  @returns {{accepted: number, counts: number[]}} */
 export function again({ rows, drafted, certain, test, options }, threshold, draws, seed) {
   const u = uniform(seed);
-  const walks = test?.kind === 'tree';
+  const walks = isWalk(test);
   const draftedRow = rows.findIndex(({ id }) => id === drafted);
   const rest = walks ? without(rows, -1) : certain ? without(rows, draftedRow) : residual(rows);
   const counts = rows.map(() => 0);

@@ -1,6 +1,7 @@
 // The numbers of a race, with the definitions of specdiff_core/schema/metrics.py; a test compares
 // the two on every trace.
 
+import { ENOUGH } from './declared.js';
 import { stateAt } from './lane.js';
 /** @import { Lane, State } from './lane.js' */
 
@@ -30,9 +31,6 @@ export function clockOf(lane, state, t) {
  *  @param {{rate: number | null} | null} slow */
 export const speedUp = (fast, slow) =>
   fast && slow && fast.rate && slow.rate ? fast.rate / slow.rate : null;
-
-/** Tokens of each lane from which a speed-up is shown; the first rounds say little about the rest. */
-export const ENOUGH = 8;
 
 /** The speed-up of a lane under way: null before both lanes have written enough.
  *  @param {Clock | null | undefined} fast @param {Clock | null | undefined} slow */

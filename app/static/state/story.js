@@ -1,5 +1,6 @@
 // What happened at one position of a round, in words. Pure.
 
+import { TEST_KINDS } from './declared.js';
 import { inspected, rules } from './inspect.js';
 import { exact, plural, ratio, testWords } from './format.js';
 /** @import { Inspected } from './inspect.js' */
@@ -33,7 +34,7 @@ function entropy({ rows, options }) {
 function why(what, greedy, word) {
   const { test, rows, drafted, options, holds } = what;
   if (!test || test.accepted) return '';
-  const chance = test.kind === 'match' ? test.p : test.threshold;
+  const chance = TEST_KINDS[test.kind].draws ? test.threshold : test.p;
   if (!greedy && chance >= SURE) {
     return `It was chance: ${Math.round(100 * chance)} of 100 draws would accept it.`;
   }
@@ -67,7 +68,7 @@ function event(what, greedy, judged, word) {
       : 'Nothing is recorded for this position yet. Step forward, or choose a later round.';
   }
   if (!test) return untested(what, judged, word);
-  if (test.kind === 'tree') return walked(what, greedy, word);
+  if (TEST_KINDS[test.kind].walks) return walked(what, greedy, word);
   const instead = extra === null || test.accepted
     ? ''
     : ` The target wrote ${word(extra)} instead.`;
@@ -120,7 +121,7 @@ export function aside(what, greedy, judged) {
   const { rows, test, drafted, tree, certain, holds } = what;
   if (!rows.length && !test && what.extra === null) return '';
   const row = rows.find(({ id }) => id !== null && id === drafted);
-  const chance = row && row.p !== null && test?.kind !== 'tree' && (test || !tree)
+  const chance = row && row.p !== null && !(test ? TEST_KINDS[test.kind].walks : tree)
     ? rules(row.p, certain ? 1 : row.q ?? 1)
     : null;
   const softmax = holds === 'all'

@@ -1,29 +1,19 @@
 // Reads and writes the trace format of specdiff_core/schema/trace.py: JSON lines, header first.
 
+import { DEFAULTS, MAX_BYTES, SCHEMA, TEST_KINDS } from './declared.js';
 /** @import { Event } from './events.d.ts' */
 
 /** @typedef {{title: string, lanes: Record<string, Event[]>, bytes?: Uint8Array | null}} Trace */
 
-const SCHEMA = 2;
-const MAX_BYTES = 64_000_000; // compressed and unpacked, as in schema/trace.py
-
-/** Values of missing fields: the defaults of the Python classes. @type {Record<string, object>} */
-export const DEFAULTS = {
-  RunStarted: { schema: 2, exactness: '', network: '', server: '', started_at: '' },
-  Decided: {
-    best_gamma: 0,
-    tokens: 0,
-    seconds: 0,
-    rate: 0,
-    alphas: [],
-    pass_seconds: 0,
-    row_seconds: 0,
-  },
-  DraftReady: { parents: [], branches: [], node_q: [] },
-  Verified: { path: [], scores: [], chosen: null, fallback: '', lossless: true },
-  Finished: { seconds_by: {}, peak_bytes: null, waited_seconds: null, quoted: null },
-  Failed: { run: '' },
-};
+/** An event with the fields that its line leaves out. Throws an Error if the page doesn't know a
+ *  kind of its tests. */
+function filled(event) {
+  const strange = event.tests?.find(({ kind }) => !Object.hasOwn(TEST_KINDS, kind));
+  if (strange) {
+    throw new Error(`it has a test of an unknown kind, ${String(strange.kind).slice(0, 20)}`);
+  }
+  return { ...DEFAULTS[event.kind], ...event };
+}
 
 export const fromBase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
@@ -55,7 +45,7 @@ export function parse(source) {
   const lanes = Object.fromEntries(header.lanes.map((name) => [name, []]));
   for (const { lane, ...event } of lines) {
     if (!Object.hasOwn(lanes, lane)) throw new Error('an event of an unknown lane');
-    lanes[lane].push({ ...DEFAULTS[event.kind], ...event });
+    lanes[lane].push(filled(event));
   }
   return { title: header.title || '', lanes };
 }
@@ -171,7 +161,7 @@ export class GrowingTrace {
       if (event.kind === 'Trace') {
         this.title = event.title;
         this.lanes = Object.fromEntries(event.lanes.map((name) => [name, []])); // also of __proto__
-      } else this.lanes[lane].push({ ...DEFAULTS[event.kind], ...event });
+      } else this.lanes[lane].push(filled(event));
     }
     this.arrived?.();
   }

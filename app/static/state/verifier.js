@@ -1,8 +1,9 @@
 // You are the verifier: the visitor accepts or rejects the drafted tokens of a round, one by one,
 // before the rule's own verdict is shown. Pure.
 
+import { TEST_KINDS } from './declared.js';
 import { decisive, isGreedy, isOver, stateAt } from './lane.js';
-import { inspected } from './inspect.js';
+import { inspected, isWalk } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
 /** @import { Lane, Round, PartialRound } from './lane.js' */
@@ -72,7 +73,7 @@ export class Verifier {
 
   /** The tokens to judge: in a tree, all that are drafted here. */
   get tokens() {
-    return this.test.kind === 'tree' ? this.what.options : [this.test.id];
+    return isWalk(this.test) ? this.what.options : [this.test.id];
   }
 
   /** The text before the token. */
@@ -118,12 +119,9 @@ export class Verifier {
   }
 
   get question() {
-    const { kind } = this.test;
-    if (kind === 'tree') return 'Does the target take one of these tokens?';
-    if (this.greedy) return 'Is this the target’s likeliest token?';
-    return kind === 'match'
-      ? 'Does the target draw this token too?'
-      : 'Does this token pass the test?';
+    return this.greedy && !isWalk(this.test)
+      ? 'Is this the target’s likeliest token?'
+      : TEST_KINDS[this.test.kind].question;
   }
 
   /** How the visitor's answer compares with the rule's. */

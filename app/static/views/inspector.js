@@ -1,7 +1,8 @@
 // The position inspector: p and q as bars, the test, and a simulation with other draws.
 
+import { TEST_KINDS } from '../state/declared.js';
 import { Button, classes, Component, glossed, html } from './ui.js';
-import { again, inspected, residual } from '../state/inspect.js';
+import { again, inspected, isWalk, residual } from '../state/inspect.js';
 import { aside, story } from '../state/story.js';
 import { cell, quoted, ratio, short, SOURCES } from '../state/format.js';
 import { isGreedy, isVanilla } from '../state/lane.js';
@@ -25,8 +26,9 @@ export const wordsOf = (lane) => (id) => id === null ? OTHERS : quoted(piece(lan
 
 /** Whether a random draw decided the test. @param {Inspected} what */
 const isChance = ({ test, holds }, greedy) =>
-  Boolean(test) && !greedy && ['ratio', 'delta', 'tree'].includes(test?.kind ?? '') &&
-  !(test?.kind === 'tree' && holds === 'none');
+  Boolean(
+    test && !greedy && (TEST_KINDS[test.kind].bound || (isWalk(test) && holds !== 'none')),
+  );
 
 /** A probability as a bar; the part that p and q share is solid.
  *  @param {{kind: 'p' | 'q', value: number | null, other: number | null}} props */
@@ -92,7 +94,7 @@ class WhatIf extends Component {
   get drawn() {
     const { what, lane } = this.props;
     const { accepted, counts } = again(what, what.test?.threshold ?? 0, DRAWS, this.state.seed);
-    const walks = what.test?.kind === 'tree';
+    const walks = isWalk(what.test);
     const outcomes = what.rows.flatMap(({ id }, i) =>
       counts[i] && (walks || id !== what.drafted) ? [`${wordsOf(lane)(id)} ${counts[i]}`] : []
     ).join(', ');
@@ -109,7 +111,7 @@ class WhatIf extends Component {
       `${ratio(threshold)})`;
     return html`
       <div class="sd-whatif"><b>What if?</b>
-              ${test?.kind !== 'tree' && html`
+              ${!isWalk(test) && html`
                 <label>u <input type="range" min="0" max="1" step="0.01" aria-label="u, the draw"
                   value=${u} oninput=${slide} /></label>
                 <span aria-live="polite">${then}</span>
