@@ -10,8 +10,9 @@ import threading
 from fnmatch import fnmatchcase
 
 from specdiff_core.models import hub
-from specdiff_core.models.folders import is_local, shown
+from specdiff_core.models.folders import shown
 from specdiff_core.models.own_pairs import OWN, named, register_pair
+from specdiff_core.models.sources import is_local
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.published import FILES

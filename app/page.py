@@ -188,7 +188,7 @@ def build(
                 script = mount("learn.js", options)
                 gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=script)
             with gr.Tab("API & MCP", id="api"):
-                gr.HTML(lessons.api(), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
+                gr.HTML(lessons.api(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, form in by_tab.items():
             run, stop = _runs(decode, form)

@@ -28,8 +28,8 @@ from specdiff_core.measure.store import Measured, RowLog
 from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.models.causal import load_stock
-from specdiff_core.models.folders import resolve
 from specdiff_core.models.network import CausalLM
+from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import Scores, Target, TargetSession
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule

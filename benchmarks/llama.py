@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import httpx
 
 from specdiff_core.attached import ask
-from specdiff_core.models.folders import read_config, resolve
+from specdiff_core.models.folders import read_config
+from specdiff_core.models.sources import resolve
 from specdiff_core.schema.errors import ServerError
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.reported import Counts

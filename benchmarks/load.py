@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
+import shutil
 import socket
 import statistics
 import subprocess
@@ -30,7 +32,11 @@ from typing import Any
 import httpx
 import psutil
 
+from specdiff_core.schema.errors import PairUnavailable
+from specdiff_core.schema.settings import DecodeConfig
+
 ROOT = Path(__file__).resolve().parent.parent
+BROWSERS = ("google-chrome", "chromium-browser", "chromium", "chromium-headless-shell")
 ANIMALS = ("cat", "dog", "fox", "owl", "hen", "cow", "bee", "ant", "pig", "rat")
 TIMEOUT = 900.0
 """Seconds after which an answer counts as missing."""
@@ -98,6 +104,28 @@ def wait_for(url: str, process: subprocess.Popen[bytes], pause: float = 0.5) -> 
     raise SystemExit("The server ended, or was not ready in two minutes; see its log.")
 
 
+@contextmanager
+def browser_page(width: int = 1440, height: int = 900, idle: bool = False) -> Iterator[Any]:
+    """A fresh tab; ``idle``: of a browser that takes only time that no other program wants, as if on another machine.
+
+    Raises:
+        PairUnavailable: there is no browser to drive.
+    """
+    from playwright.sync_api import sync_playwright  # of requirements-dev.txt
+
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        raise PairUnavailable("No Chromium was found on the PATH.", hint="Install Chromium with your system's tools.")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=executable, args=flags)
+        for process in psutil.Process().children(recursive=True) if idle else ():
+            for thread in process.threads():  # a new one inherits it
+                os.sched_setscheduler(thread.id, os.SCHED_IDLE, os.sched_param(0))
+        yield chromium.new_page(viewport={"width": width, "height": height})
+        chromium.close()
+
+
 def memory(process: psutil.Process) -> int:
     """Bytes that the server and its decoder hold."""
     resident = 0
@@ -147,8 +175,6 @@ async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> Non
 
 def files_of_page(url: str, lesson: str) -> list[str]:
     """The files that a browser fetches when it first opens a lesson, the page first."""
-    from benchmarks.page import browser_page
-
     urls: list[str] = []
     with browser_page(width=390, height=844) as page:
         page.on("request", lambda request: urls.append(request.url) if request.method == "GET" else None)
@@ -180,8 +206,6 @@ async def phone(url: str, paths: Sequence[str], met: Met) -> None:
 
 def settings(tokens: int) -> list[Any]:
     """What the race endpoint takes behind the prompt, in its order; no events in the answer."""
-    from specdiff_core.schema.settings import DecodeConfig
-
     values = DecodeConfig(max_new_tokens=tokens, ignore_eos=True).to_dict()
     return [*values.values(), False]
 

@@ -45,7 +45,7 @@ from specdiff_core.measure.store import Measured, RowLog
 from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import TIES, difference
 from specdiff_core.models import fetch
-from specdiff_core.models.folders import is_gguf
+from specdiff_core.models.sources import is_gguf
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec, find_pair
 from specdiff_core.schema.published import FILES

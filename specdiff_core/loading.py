@@ -19,9 +19,10 @@ from specdiff_core.drafters.base import Drafter
 from specdiff_core.models import hub
 from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement, loading_threads
-from specdiff_core.models.folders import check_file, damage, is_local, read_config, read_generation, resolve, shown
+from specdiff_core.models.folders import check_file, damage, read_config, read_generation, shown
 from specdiff_core.models.kernels import kernel
 from specdiff_core.models.memory import find_machine, needed, refusal
+from specdiff_core.models.sources import is_local, resolve
 from specdiff_core.schema.errors import (
     ConfigError,
     OutOfMemory,

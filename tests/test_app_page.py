@@ -119,7 +119,7 @@ def test_nothing_on_the_page_points_outside() -> None:
     """Head, scripts and texts name no other host (the typeface ships with the page), except that a
     paper's number may be a link: it fetches nothing until somebody follows it."""
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
-    sources = [page.head(), lessons.api(), lessons.brand(), lessons.learn()]
+    sources = [page.head(), lessons.api(("temperature",)), lessons.brand(), lessons.learn()]
     sources += [page.mount("app.js", page.player_options(tab, page.recordings(TRACES))) for tab in ("live", "race")]
     sources += [path.read_text(encoding="utf-8") for path in STATIC.rglob("*.js")]
     for source in sources:

@@ -35,12 +35,13 @@ from specdiff_core.explorations.base import Exploration, ExplorationResult, Expl
 from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.doctor import Doctor
-from specdiff_core.explorations.figures import accepted_lengths, html_page, ratio
+from specdiff_core.explorations.figures import accepted_lengths, ratio
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, SideBySide
+from specdiff_core.explorations.standalone import html_page
 from specdiff_core.explorations.temperature import Temperature, reliability, shortened
 from specdiff_core.explorations.text import WhichText, joint, kind_of
 from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted

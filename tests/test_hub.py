@@ -31,8 +31,8 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models import hub, memory, own_pairs
 from specdiff_core.models.dflash import DFlashDraftModel
-from specdiff_core.models.folders import is_cached, resolve
 from specdiff_core.models.memory import Machine, needed, refusal, size_of
+from specdiff_core.models.sources import is_cached, resolve
 from specdiff_core.schema import published
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, Stopped
 from specdiff_core.schema.events import RunStarted

@@ -21,8 +21,8 @@ from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.models import hub
-from specdiff_core.models.folders import is_local
 from specdiff_core.models.own_pairs import KEPT, OWN, find, kind_of, parse, register_pair
+from specdiff_core.models.sources import is_local
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, PairUnavailable, WeightsError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, SHARED, DrafterSpec, find_pair
 from specdiff_core.schema.settings import DecodeConfig

@@ -10,7 +10,6 @@ from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.wording import values_words
 
-from ..tabs import race
 from . import workshop
 from .html import element, markup
 
@@ -22,10 +21,10 @@ def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
     return workshop.section(chosen)
 
 
-def api() -> str:
-    """How programs run a race. The browser replaces 127.0.0.1 with its own address."""
+def api(settings: Sequence[str]) -> str:
+    """How programs run a race with these settings. The browser replaces 127.0.0.1 with its own address."""
     methods = ", ".join(item.name for item in METHODS if item.name != BASELINE)
-    text = API.read_text(encoding="utf-8").replace("METHODS", methods).replace("SETTINGS", ", ".join(race.SETTINGS))
+    text = API.read_text(encoding="utf-8").replace("METHODS", methods).replace("SETTINGS", ", ".join(settings))
     cards = (element("article", markup(part, "h2"), class_="sd-lesson") for part in re.split(r"\n(?=## )", text))
     return element("div", *cards, class_="sd-lessons") + parameters()
 

@@ -13,7 +13,7 @@ from specdiff_core.cli import options
 from specdiff_core.cli.output import listing
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, csv_of
-from specdiff_core.explorations.figures import html_page, write_pictures
+from specdiff_core.explorations.standalone import html_page, write_pictures
 from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError

@@ -71,8 +71,8 @@ def run_drafter(args: argparse.Namespace) -> None:
     say("loading …")
     from specdiff_core.engine import Engine
     from specdiff_core.models.device import set_threads
-    from specdiff_core.models.folders import is_local
     from specdiff_core.models.own_pairs import parse, register_pair
+    from specdiff_core.models.sources import is_local
     from specdiff_core.train.drafter import DrafterTraining
 
     set_threads(args.threads)

@@ -13,7 +13,7 @@ from specdiff_core.drafters.base import Context, Drafting, DraftSession, fit_wid
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement
-from specdiff_core.models.folders import resolve
+from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import Target
 from specdiff_core.models.vocabularies import unshared_of
 from specdiff_core.schema.errors import TokenizerMismatch

@@ -17,10 +17,10 @@ from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Pool
 from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import COPIES, DFlashDraftModel, from_folder
-from specdiff_core.models.folders import resolve
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
 from specdiff_core.models.network import Attend, Vocabulary, at, attend, near, vocabulary
+from specdiff_core.models.sources import resolve
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 

@@ -24,8 +24,8 @@ from specdiff_core.maths.distributions import confidence_probs
 from specdiff_core.maths.trees import ROOT, Growth
 from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, load_eagle
-from specdiff_core.models.folders import resolve
 from specdiff_core.models.network import vocabulary
+from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import Scores, Target
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec

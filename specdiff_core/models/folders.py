@@ -1,5 +1,5 @@
-"""Finds model folders, local or from the hub, and reads their JSON, without torch. No code from a
-repository is ever run; errors name the damaged file."""
+"""Reads the JSON of model folders, without torch. No code from a repository is ever run; errors name the damaged
+file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import msgspec
 
 from specdiff_core.models import hub
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError, is_memory
-from specdiff_core.schema.published import FILES
 
 C = TypeVar("C", bound=msgspec.Struct)
 Size = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # size of a part of a network
@@ -43,85 +42,6 @@ def user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specdiff"
 
 
-def is_local(source: str | Path) -> bool:
-    """Whether ``source`` is a path or ends in ``.gguf``, not a hub repository (``owner/name``, or a single name such as
-    ``gpt2`` unless the working folder has a folder of that name) or a GGUF file in one (``owner/name:Q4_K_M``).
-
-    For ``owner/name`` the working folder is not checked: write ``./owner/name`` for a folder in it."""
-    path = Path(source)
-    if path.is_absolute() or str(source).startswith("."):
-        return True
-    if hub.in_repository(str(source)):
-        return False
-    return is_gguf(path) or (path.is_dir() if len(path.parts) == 1 else len(path.parts) != 2)
-
-
-def is_gguf(source: str | Path) -> bool:
-    """Whether ``source`` is the path of a GGUF file."""
-    return Path(source).suffix.lower() == ".gguf"
-
-
-def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> Path:
-    """The folder of ``source``: itself, made from a GGUF file, or the hub snapshot at ``revision``.
-    Missing files are downloaded, with progress to :func:`~specdiff_core.models.hub.reporting`.
-
-    Args:
-        weights: False: only config and tokenizer.
-
-    Raises:
-        WeightsError: a local path does not exist, or a GGUF file is damaged or unsupported.
-        PairUnavailable: a download failed, or the cache cannot be written; the message says why.
-    """
-    if (file := FILES.get(str(source))) is not None:
-        from specdiff_core.models import fetch
-
-        return resolve(fetch.fetch(file))
-    if is_local(source):
-        if is_gguf(source):
-            return _converted(Path(source))
-        if not Path(source).is_dir():
-            raise WeightsError(f"The model folder {shown(source)} does not exist.", hint=SOURCES)
-        return Path(source)
-    if hub.in_repository(str(source)):
-        return _converted(hub.fetch_gguf(str(source), revision))
-    folder = hub.fetch(str(source), revision, weights=weights)
-    if not (folder / "config.json").is_file():
-        hint = f"If it has GGUF files, say which: {source}:Q4_K_M."
-        raise PairUnavailable(f"{source} has no config.json: it is not a whole model.", hint=hint)
-    return folder
-
-
-def _converted(file: Path) -> Path:
-    from specdiff_core.models import gguf
-
-    return gguf.folder_of(file)
-
-
-def cached(source: str, revision: str = "") -> Path | None:
-    """The folder that :func:`resolve` would return without a download; None if it needs one.
-
-    Raises:
-        WeightsError: as :func:`resolve`.
-    """
-    if (file := FILES.get(source)) is not None:
-        from specdiff_core.models import fetch
-
-        path = fetch.cached(file)
-        return None if path is None else resolve(path)
-    if not is_local(source) and not hub.in_repository(source):
-        return hub.cached_folder(source, revision)
-    return resolve(source, revision) if is_local(source) or hub.cached_gguf(source, revision) else None
-
-
-def is_cached(source: str, revision: str = "") -> bool:
-    """Whether config and all weights are here."""
-    try:
-        folder = cached(source, revision)
-        return folder is not None and bool(weight_files(folder))
-    except SpecDiffError:
-        return False
-
-
 @contextmanager
 def cache_errors() -> Iterator[None]:
     """Translate OSErrors of the cache folder into PairUnavailable."""
@@ -133,7 +53,6 @@ def cache_errors() -> Iterator[None]:
         raise PairUnavailable(f"The cache folder {shown(user_cache())} {what}.", hint=hint) from error
 
 
-SOURCES = "Check the path: give a folder, a GGUF file, or a hub repository as owner/name."
 RELEASED = "Restore the config.json that was saved with this model."
 Depth = Annotated[int, msgspec.Meta(ge=1, le=1024)] | None
 CHECKED: dict[Any, str] = {

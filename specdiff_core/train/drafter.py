@@ -26,9 +26,10 @@ from specdiff_core.measure import prompts as texts
 from specdiff_core.measure.statistics import Interval, costs, shares
 from specdiff_core.models.causal import read_layers
 from specdiff_core.models.files import empty_folder
-from specdiff_core.models.folders import is_local, resolve, shown
+from specdiff_core.models.folders import shown
 from specdiff_core.models.network import CausalLM, vocabulary
 from specdiff_core.models.own_pairs import parse, register_pair
+from specdiff_core.models.sources import is_local, resolve
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
 from specdiff_core.schema.events import Finished

@@ -17,8 +17,9 @@ from specdiff_core.models.causal import read_tables
 from specdiff_core.models.dflash import COPIES, PAIR_ROWS, DFlashDraftModel, from_folder, speculators_config
 from specdiff_core.models.eagle import Eagle3Head, load_eagle, save_eagle
 from specdiff_core.models.files import replacing, write_folder
-from specdiff_core.models.folders import is_gguf, read_config, read_gguf, resolve, shown
+from specdiff_core.models.folders import read_config, read_gguf, shown
 from specdiff_core.models.own_pairs import kind_of
+from specdiff_core.models.sources import is_gguf, resolve
 from specdiff_core.schema.errors import ConfigError, WeightsError
 from specdiff_core.train.learners import sizes_of
 

@@ -25,11 +25,12 @@ from transformers import LlamaConfig
 from specdiff_core.models.dflash import PAIR_ROWS, DFlashDraftModel, from_folder, speculators_config
 from specdiff_core.models.eagle import EagleHead, save_eagle
 from specdiff_core.models.files import write_folder
-from specdiff_core.models.folders import is_gguf, read_config, shown
+from specdiff_core.models.folders import read_config, shown
 from specdiff_core.models.kernels import multiplies_bf16
 from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel, load_masked
 from specdiff_core.models.network import Vocabulary, attend, causal
 from specdiff_core.models.own_pairs import kind_of
+from specdiff_core.models.sources import is_gguf
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train import losses
 from specdiff_core.train.answers import Batch
