@@ -76,6 +76,7 @@ def test_a_private_server_is_driven_by_its_own_pages_only(
         (b"[" + b"[]," * 300_000 + b"[]]", 400),
         (b"[" + b"1," * 300_000 + b"1]", 400),
         ("[]".encode("utf-16"), 400),
+        (b'{"data": ["' + b'\\"' * 20_000, 200),  # a text that never ends: whoever reads it refuses it
         (b" " * (guard.BODY + 1), 413),
     ],
     ids=lambda part: str(part)[:12],
