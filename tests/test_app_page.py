@@ -400,16 +400,22 @@ def test_rooms_are_bounded_and_those_in_use_stay() -> None:
     kept = Rooms(clock=lambda: now[0])
     for name in names:
         kept.open(name, "gamma-guess", KEY)
+        kept.join(name, "a" * 12)
         assert kept.guess(name, "gamma-guess", "a" * 12, 1) == (name != names[-1])
-    now[0] = rooms.IDLE
-    for name in (*names[1:], "f" * 12):
+    now[0] = rooms.PRESENT  # nobody is left but in all rooms after the first
+    for name in names[1:-1]:
+        kept.join(name, "a" * 12)
+    for name in ("e" * 12, "f" * 12):  # the second takes the place of one that nobody has joined
         kept.open(name, "gamma-guess", KEY)
     assert kept.counts(names[0], "gamma-guess") is None and kept.shown(names[0]) == ("", False)
-    assert kept.counts(names[1], "gamma-guess") == [0, 1] and kept.counts("f" * 12, "gamma-guess") is None
-    room = names[-1]
-    questions = [kept.guess(room, "q" * (1 + number), "a" * 12, 0) for number in range(rooms.QUESTIONS + 1)]
+    assert kept.counts(names[1], "gamma-guess") == [0, 1]
+    assert [kept.counts(name * 12, "gamma-guess") for name in "ef"] == [None, []]
+    room = "f" * 12
+    questions = [kept.guess(room, "q" * (1 + number), "a" * 12, 0) for number in range(rooms.QUESTIONS)]
     voters = [kept.guess(room, "q", f"{number:012x}", 0) for number in range(rooms.VOTERS)]
-    assert questions == [True] * rooms.QUESTIONS + [False] and voters == [True] * (rooms.VOTERS - 1) + [False]
+    assert questions == [True] * (rooms.QUESTIONS - 1) + [False] and voters == [True] * (rooms.VOTERS - 1) + [False]
+    kept.open(room, "gamma-answer", KEY)  # what its projector shows can be answered
+    assert kept.guess(room, "gamma-answer", "a" * 12, 0) and len(kept.counts(room, "q") or []) == 1
 
 
 def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from threading import Lock
 from time import monotonic
 
 ROOMS, IDLE = 64, 900.0
-"""Rooms that are kept. Another one takes the place only of one whose projector hasn't shown a question for so many
-seconds."""
+"""Rooms that are kept. Another one takes the place of one in which nobody is present, or whose projector hasn't shown a
+question for so many seconds."""
 QUESTIONS, VOTERS, OPTIONS = 32, 400, 10
 PRESENT = 90.0
 """Seconds after its last request in which a page counts as present. Browsers slow the timers of hidden pages."""
@@ -45,14 +45,22 @@ class Rooms:
             return room not in self._rooms
         with self._lock:
             if room not in self._rooms and len(self._rooms) >= ROOMS:
-                oldest = min(self._rooms, key=lambda name: self._rooms[name].at)
-                if self._clock() - self._rooms[oldest].at < IDLE:
+                now = self._clock()
+                in_use = {  # -> when it was last shown
+                    name: (max(kept.seen.values(), default=-PRESENT) > now - PRESENT and now - kept.at < IDLE, kept.at)
+                    for name, kept in self._rooms.items()
+                }
+                least = min(in_use, key=in_use.__getitem__)
+                if in_use[least][0]:
                     return True
-                del self._rooms[oldest]
+                del self._rooms[least]
             kept = self._rooms.setdefault(room, _Room(key))
             if kept.key != key:
                 return False
             kept.shown, kept.at, kept.closed = (question, revealed), self._clock(), False
+            if question not in kept.votes and len(kept.votes) >= QUESTIONS:  # voters may have named any
+                del kept.votes[min(kept.votes, key=lambda name: len(kept.votes[name]))]
+            kept.votes.setdefault(question, {})
             return True
 
     def shown(self, room: str) -> tuple[str, bool]:
