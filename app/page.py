@@ -152,6 +152,7 @@ def build(
 
     page: gr.Blocks
     with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
+        endpoints.add(decode, exploring(decoders))  # first: a later function of the same name gets a number
         with gr.Row(elem_id="sd-top"):
             gr.HTML(lessons.brand(), elem_id="sd-brand", apply_default_css=False)
             upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
@@ -229,7 +230,6 @@ def build(
         link = page.load(opened, None, [*filled, by_tab["live"].method, *players.values(), tabs], **QUIET)
         for form in by_tab.values():
             link.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
-        endpoints.add(decode, exploring(decoders))
     return page
 
 

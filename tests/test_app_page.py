@@ -247,6 +247,11 @@ def test_the_endpoint_of_several_methods() -> None:
         list(endpoint("Once", ["nonsense"]))
 
 
+def test_programs_call_endpoints_by_their_names(built: gr.Blocks) -> None:
+    """As MCP does: no function of the page's own takes one."""
+    assert [*built.get_api_info()["named_endpoints"]] == ["/race", "/race_methods", "/explore", "/pairs"]
+
+
 def test_pairs_that_cannot_run_are_counted_and_not_offered() -> None:
     """What is loaded stays, whatever the check says. Thirty reasons would be a wall."""
     update, line = page.pairs_here("embedded", lambda: {"gpt2-mdlm": "<no> files here"})
