@@ -84,6 +84,8 @@ test('the first sentence keeps its numbers for the end, and leaves out a time th
     !many.before.includes('EAGLE') && many.after.includes('EAGLE'),
     'the winner is not named before the end',
   );
+  const beside = leadWords(drafted, vanilla, 'EAGLE', 6, true, ['tiny, served at host:1']).before;
+  assert.match(beside, /^5 lanes .*same target model, .*its own: tiny, served at host:1/);
   assert.deepEqual(leadWords(without(drafted), vanilla, 'A drafter', 2, true), {});
   assert.match(leadWords(vanilla, drafted, 'A drafter', 2, true).after, /slower: 0\.\d\d×/);
 });

@@ -183,8 +183,9 @@ export function numbers({ drafted: lane }, { drafted, vanilla }) {
  *  empty if the lanes cannot be compared.
  *  @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts
  *  @param {number} count of lanes @param {boolean} trusted whether the clock is
+ *  @param {string[]} servers among the lanes: what each says about its model
  *  @returns {{before?: string, after?: string}} */
-export function leadWords(drafted, vanilla, who, count, trusted) {
+export function leadWords(drafted, vanilla, who, count, trusted, servers = []) {
   const compared = drafted && vanilla && complete(drafted) && complete(vanilla);
   if (!compared || !drafted.texts.length || !vanilla.texts.length) return {};
   const tokens = drafted.texts.length;
@@ -210,8 +211,15 @@ export function leadWords(drafted, vanilla, who, count, trusted) {
       drafted.rounds.length === 1 ? 'pass' : 'passes'
     }${instead}${fast}.`;
   if (count > 2) {
+    const [one] = servers;
+    const own = !one
+      ? ''
+      : one === servers.at(-1)
+      ? `, and an attached server with its own: ${one}`
+      : `, and ${servers.length} attached servers with their own: ${servers.join('; ')}`;
     return {
-      before: `${count} lanes answer the same prompt with the same target model.`,
+      before: `${count - servers.length} lanes answer the same prompt with the same target ` +
+        `model${own}.`,
       after: ` ${trusted ? 'First' : 'Fewest target passes'}: ${who}, ${numbers}`,
     };
   }

@@ -40,6 +40,10 @@ export const placeOf = (header) =>
 const headersOf = (lanes) =>
   Object.entries(lanes).flatMap(([name, lane]) => lane?.header ? [{ name, run: lane.header }] : []);
 
+/** What each attached server says about its model, and where it is. @param {Lanes} lanes */
+export const serverModels = (lanes) =>
+  headersOf(lanes).flatMap(({ run }) => run.server ? [run.models.target ?? run.server] : []);
+
 /** The run that represents the race, a server's only if alone. @param {Lanes} lanes */
 export function headerOf(lanes) {
   const headers = headersOf(lanes).map(({ run }) => run);

@@ -1,7 +1,15 @@
 // Describes the race on the stage: a sentence with its result, its origin, and how it was measured.
 
 import { Component, Dialog, Facts, html, Link, Pick } from './ui.js';
-import { dateOf, endsOf, factsOf, headerOf, modelOf, placeOf } from '../state/report.js';
+import {
+  dateOf,
+  endsOf,
+  factsOf,
+  headerOf,
+  modelOf,
+  placeOf,
+  serverModels,
+} from '../state/report.js';
 import { isRun } from '../state/moment.js';
 import { keptRuns } from '../state/history.js';
 import { leadWords } from '../state/headline.js';
@@ -35,8 +43,9 @@ export function leadOf({ stage }) {
     ? 'A drafter'
     : named[first].label;
   const [lane, base] = [lanes[first ?? ''], lanes[baseline ?? ''] ?? null];
+  const servers = serverModels(lanes);
   return lane && first !== baseline
-    ? leadWords(lane, base, who, names.length, !stage.disturbed(first).length)
+    ? leadWords(lane, base, who, names.length, !stage.disturbed(first).length, servers)
     : { before: '', after: '' };
 }
 
