@@ -7,8 +7,6 @@ check:
 format:
 	./lab format
 
-# Measure everything in BENCHMARKS.md, on a quiet machine: make bench CORPUS=folder. Prompts come from the corpus' validation
-# text. An interrupted run continues where it stopped.
-CORPUS ?= corpus
+# Measure everything in README.md and BENCHMARKS.md, on a quiet machine. An interrupted run continues where it stopped.
 bench:
-	.venv/bin/python -m benchmarks suite --corpus $(CORPUS)
+	.venv/bin/python -m benchmarks suite

@@ -6,18 +6,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import equality, forwards, interleaving, page, peers, prompts, report, suite
+from benchmarks import equality, page, peers, prompts, report, suite
 from specdiff_core.cli import call, options
 
 COMMANDS = {
-    suite: "Measure everything in BENCHMARKS.md and on the Compare tab; finished files stay.",
-    report: "Write results into BENCHMARKS.md; sections of other machines stay.",
+    suite: "Measure everything in README.md and BENCHMARKS.md; finished files stay.",
+    report: "Write the results into README.md and BENCHMARKS.md, or check what is there.",
     prompts: "Write a file of prompts: from a corpus' validation text, or a published workload.",
     equality: "Rule match against vanilla, token for token; vanilla against generate().",
     peers: "Our lanes against transformers' own loops, on the same weights, and llama.cpp.",
     page: "How soon the page is usable, and what a watching browser costs a decode.",
-    interleaving: "Lanes on one clock against lanes one after the other.",
-    forwards: "Bare passes, and how close the loop of a sweep is to its limit.",
 }
 
 

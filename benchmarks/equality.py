@@ -236,7 +236,6 @@ class Equality(Tabled, kw_only=True, tag="equality"):
             rows.append([*row, f"{different} of {compared}" if compared else "–"])
         named = ((f"{item['setting']} at temperature {item['temperature']:g}", item) for item in numbers["differences"])
         return [
-            "### The same text, token for token, and the same bits",
             f"Rule `match` against vanilla at the same seed ({self.dtype}), and vanilla against "
             f"`generate(do_sample=False)`: {numbers['compared']} comparisons over "
             f"{numbers['tokens']} vanilla tokens, **{numbers['equal']} texts equal**. Bits: of the "

@@ -208,7 +208,6 @@ class Page(Tabled, kw_only=True, tag="page"):
             waited = [number(waits_of.get(side), ".3f") for side in ("attached", "alone")]
             costs.append([lane, f"{value['median']:.3f}×", *spread, *waited])
         return [
-            "### The page",
             "A real server and a real browser on the same machine, with the files in its disk cache."
             + " The browser ran at idle priority, as if on another machine." * self.idle,
             table(["wait", "times", "median", "lowest–highest"], waits),

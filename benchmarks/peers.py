@@ -18,7 +18,7 @@ import argparse
 import dataclasses
 import functools
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -335,13 +335,15 @@ def measure_peers(
 
 
 def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Tokens per second of every lane, and the ratio of ours to each lane of theirs, all turns
-    pooled, with an interval over prompts.
+    """Tokens per second of every lane over all turns, and the ratio of ours to each lane of theirs: the mean of the
+    flavours, as in a sweep.
 
     Args:
         lanes: as the header of the rows lists them.
     """
-    prompts = list(dict.fromkeys(turn.prompt for turn in turns))
+    groups: dict[str, list[str]] = {}
+    for flavour, prompt in dict.fromkeys((turn.flavour, turn.prompt) for turn in turns):
+        groups.setdefault(flavour, []).append(prompt)
     differences = [item for turn in turns for item in turn.differences]
 
     def of_lane(lane: str, clock: int) -> Costs:
@@ -360,14 +362,14 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
             positions = [sum(column) for column in itertools.zip_longest(*columns, fillvalue=0)]
             entry |= {"drafts": sum(rounds), "positions": positions, "tau": 1 + sum(positions) / sum(rounds)}
         if lane["theirs"]:
-            decode, wall = (interval(of_lane(name, i), of_lane(ours, i), {"all": prompts})["all"] for i in (0, 1))
+            decode, wall = (interval(of_lane(name, i), of_lane(ours, i), groups)["mean"] for i in (0, 1))
             entry |= {"ratio": decode.value, "low": decode.low, "high": decode.high, "ratio_wall": wall.value}
         entries.append(entry)
     others = [entry for entry in entries if entry["lane"] != VANILLA.name]
     return {
         **{name: sum(entry[name] for entry in others) for name in ("compared", "equal", "ties")},
         "turns": len(turns),
-        "prompts": len(prompts),
+        "prompts": sum(map(len, groups.values())),
         "lanes": entries,
         "differences": differences,
     }
@@ -392,6 +394,9 @@ class Peers(Tabled, kw_only=True, tag="peers"):
     repeats: int
     left_out: list[str]  # why, lane by lane
     result: dict[str, Any]  # of :func:`aggregate`
+    runs: dict[str, list[dict[str, tuple[float, float, int]]]] = msgspec.field(
+        default_factory=dict
+    )  # prompt -> repeats
 
     def tables(self) -> list[str]:
         numbers = self.result
@@ -406,12 +411,10 @@ class Peers(Tabled, kw_only=True, tag="peers"):
             rows.append([*row, f"{theirs['ratio']:.2f}×", between, f"{theirs['ratio_wall']:.2f}×", same])
         alone = [f"{name} {lane['tokens_per_second']:.1f}" for name, lane in lanes.items() if name not in paired]
         return [
-            "### Our lanes and others'",
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
             f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every "
             "lane once, on the same loaded weights. Ours is timed by its decode clock, prefill "
-            "included, `generate` from call to return; by wall clock, both are. The ratio pools "
-            "all turns; its interval is over prompts. "
+            "included, `generate` from call to return; by wall clock, both are. "
             + (TRANSFORMERS_NOTE if "generate" in lanes else "")
             + f"Same text as our vanilla lane (ours, theirs): **{numbers['equal']} of "
             f"{numbers['compared']}, {numbers['ties']} differ at a tie** (two best tokens at most "
@@ -454,4 +457,7 @@ def run(args: argparse.Namespace) -> None:
     subject, facts, path = begin(args, lambda base, drafters: usual_settings(find_pair(base.pair)))
     log = track(measure_peers(*subject, repeats=args.repeats, path=path, others=args.others))
     counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
-    finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers))
+    runs: dict[str, list[dict[str, tuple[float, float, int]]]] = defaultdict(list)
+    for turn in log.rows:
+        runs[turn.prompt].append(turn.lanes)
+    finish(args, log.result(Peers, provenance=facts, prompts=counts, result=numbers, runs=runs))

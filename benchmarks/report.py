@@ -1,101 +1,202 @@
-"""BENCHMARKS.md: one section for each machine, written from stored results."""
+"""The measured parts of README.md and BENCHMARKS.md, made from the files in ``benchmarks/results``.
+
+``<!-- results: FILE ... -->`` and ``<!-- summary: FILE ... -->`` begin such a part, ``<!-- end -->`` ends it.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple, cast
 
 from benchmarks.equality import Equality
-from benchmarks.forwards import Forwards
-from benchmarks.interleaving import Interleaving
 from benchmarks.page import Page
 from benchmarks.peers import Peers
-from benchmarks.tables import commit, machine, section
-from specdiff_core.cli import options
+from benchmarks.tables import flavours_of, origin, section, whole
+from specdiff_core.measure.grid import VANILLA
 from specdiff_core.measure.store import Bench, read_result
-from specdiff_core.measure.sweep import Sweep, table
+from specdiff_core.measure.sweep import SettingResult, Sweep, median_words, speed_words, table, waiting, with_ends
 from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.pairs import find_pair
 
-TITLE = "# Benchmarks"
-INTRO = """\
-Written by `python -m benchmarks report` from stored results; `python -m benchmarks suite` measures them. Every number
-was measured by the command below its table. The settings of one table were interleaved on one machine, so their ratios
-hold; numbers from different tables or machines are not comparable.
-
-- Speed-up: vanilla's seconds per token over the setting's, on the decode clock, prefill included. The means of
-  speed-up, τ and α are over flavours (α, and numbers without loops, of tables before 2026-11-28: over all tokens).
-  Intervals are a bootstrap over prompts or, in newer tables with few prompts, Student's t: a bootstrap is too narrow
-  there.
-- fastest over it: how many times as fast the table's fastest setting is, paired by prompt, with its interval.
-- (?): a speed-up more than 5 % above τ, or a mean with one. A round costs at least a vanilla token, so its clock was
-  disturbed.
-- τ: tokens per target pass, bonus included. α: accepted of tested tokens; by position conditional, of the rounds that
-  reached it.
-- γ: tokens in a window; T: denoising steps; B: nodes of a tree; K: drafts; ≤: chosen by a controller, up to this.
-- draft, verify, prefill, other: shares of the decode clock; verify is the target's pass and the tests."""
-MACHINES = ("machine", "instruction set", "system", "dtype", "threads", "versions", "measured", "commit")
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+DOCUMENTS = (ROOT / "README.md", ROOT / "BENCHMARKS.md")
+KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Equality, Page)
+PART = re.compile(r"(<!-- (results|summary): ([\w. -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+LOOSE = re.compile(r"\d ?×|τ (?:of |= ?)?\d|\d tokens (?:per|/) ?s")
+"""A measured number, which has to be in a part."""
 
 
-KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Equality, Interleaving, Forwards, Page)
+class Difference(NamedTuple):
+    """A line or cell of a document that is not what the files say."""
+
+    where: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.found!r} should be {self.expected!r}"
 
 
-def _machine_line(results: Sequence[Bench]) -> list[str]:
-    origins = [result.provenance for result in results]
-    columns: list[Iterable[str]] = [
-        (origin.get("instruction_set", "–") for origin in origins),
-        (origin["system"] for origin in origins),
-        (result.dtype for result in results),
-        (str(result.threads) for result in results),
-        (f"{package} {release}" for origin in origins for package, release in origin["versions"].items() if release),
-        (origin["date"][:10] for origin in origins),
-        map(commit, results),
+def _title(sweep: Sweep) -> str:
+    return f"temperature {sweep.settings['temperature']:g}"
+
+
+def _model(sweep: Sweep) -> str:
+    return find_pair(sweep.settings["pair"]).short
+
+
+def _settings(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, list[SettingResult | None]]]:
+    """Each drafted setting of the first sweep, and its numbers in every sweep."""
+    for entry in sweeps[0].entries[1:]:
+        yield entry.name, [next((one for one in sweep.entries if one.key == entry.key), None) for sweep in sweeps]
+
+
+def _sweeps(sweeps: Sequence[Sweep]) -> str:
+    """The numbers of settings in one sweep or several, then by kind of text in the first, then what was measured."""
+    head, rows = ["setting"], []
+    for sweep in sweeps:
+        head += [f"τ, {_title(sweep)}", "speed-up", "median of prompts", *["vanilla's text"] * sweep.same_texts]
+    for name, entries in _settings(sweeps):
+        row = [name]
+        for sweep, entry in zip(sweeps, entries, strict=True):
+            row += ["–"] * 3 if entry is None else [with_ends(entry, "tau"), speed_words(entry), median_words(entry)]
+            if sweep.same_texts:
+                row.append("–" if entry is None else f"{entry.same_text_as_vanilla}/{entry.prompts}")
+        rows.append(row)
+    kinds = [
+        [entry.name]
+        + [
+            f"{entry.tau_by_flavour[kind]:.2f}, {entry.speedup_by_flavour[kind].value:.2f}×"
+            for kind in sweeps[0].prompts
+        ]
+        for entry in sweeps[0].entries[1:]
     ]
-    return [machine(results[0]), *(", ".join(sorted(set(column))) for column in columns)]
+    facts = [
+        f"{_title(sweep).capitalize()}: prompts {flavours_of(sweep.prompts)}; {sweep.settings['max_new_tokens']} new "
+        f"tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s.{waiting(sweep.waits)} {origin(sweep)}"
+        for sweep in sweeps
+    ]
+    by_kind = table([f"τ, speed-up, {_title(sweeps[0])}", *sweeps[0].prompts], kinds)
+    return "\n\n".join([table(head, rows), by_kind, *facts])
 
 
-def benchmarks(results: Sequence[Bench], existing: str = "") -> str:
-    """The whole BENCHMARKS.md: the machines of ``results`` anew, every other section of ``existing`` as it is.
+def _summary(results: Sequence[Bench]) -> str:
+    """README's table: of each pair the first sweep beside the second; below it where they were measured."""
+    by_model: dict[str, list[Sweep]] = defaultdict(list)
+    for sweep in results:
+        if isinstance(sweep, Sweep):
+            by_model[_model(sweep)].append(sweep)
+    rows, facts = [], []
+    for model, sweeps in by_model.items():
+        for name, (entry, *others) in _settings(sweeps):
+            if entry is not None:
+                row = [model, name, f"{entry.tau:.2f}", speed_words(entry), median_words(entry)]
+                rows.append([*row, *("–" if one is None else speed_words(one) for one in others)])
+        prompts = " and ".join(f"{sum(sweep.prompts.values())} at {_title(sweep)}" for sweep in sweeps)
+        speed = f"{sweeps[0].entries[0].tokens_per_second:.0f} tokens/s without drafts"
+        facts.append(f"- {model}: {prompts}; {speed}. {origin(sweeps[0], command=False)}")
+    head = ["model", "setting", "τ", "speed-up", "median of prompts", "speed-up at temperature 1"]
+    peers = [_fastest(result) for result in results if isinstance(result, Peers)]
+    return "\n\n".join([table(head, rows), "\n".join(["Prompts, and speed over all of them:\n", *facts]), *peers])
 
-    Args:
-        results: in the order in which a machine's section shows them.
-        existing: what the file holds so far.
+
+def _fastest(peers: Peers) -> str:
+    """The plain decoding of every implementation, in a sentence."""
+    speeds = {lane["lane"]: f"{lane['tokens_per_second']:.0f}" for lane in peers.result["lanes"]}
+    others = {"llama.cpp": "llama.cpp, on the same file", "generate": "transformers' `generate`, on the same weights"}
+    said = [f"{speeds[lane]} tokens/s ({words})" for lane, words in others.items() if lane in speeds]
+    prompts = f"{peers.result['prompts']} prompts"
+    return f"Without drafts, on {prompts}: {speeds[VANILLA.name]} tokens/s (this lab), {', '.join(said)}."
+
+
+def render(kind: str, results: Sequence[Bench]) -> str:
+    """What a part holds.
 
     Raises:
-        ConfigError: ``existing`` is another kind of file, or a result is not whole.
+        ConfigError: a result is not whole.
     """
-    if existing and not existing.startswith(TITLE):
-        raise ConfigError(f"That file does not begin with {TITLE!r}.", field="out", hint="Choose another file name.")
-    head, *sections = existing.rstrip().split("\n## ")
-    lines = [[value.strip() for value in line.strip("|").split("|")] for line in head.split("\n") if line[:1] == "|"]
-    machines = {line[0]: line for line in lines[2:]}
-    bodies = dict(text.split("\n", 1) for text in sections)
-    for name in dict.fromkeys(map(machine, results)):
-        measured = [result for result in results if machine(result) == name]
-        machines[name] = _machine_line(measured)
-        bodies[name] = "\n\n".join(map(section, measured))
-    rendered = [f"## {name}\n\n{text.strip()}" for name, text in bodies.items()]
-    return "\n\n".join([TITLE, INTRO, table(MACHINES, list(machines.values())), *rendered]) + "\n"
+    with whole(*results):
+        if kind == "summary":
+            return _summary(results)
+        if isinstance(results[0], Sweep):
+            return _sweeps(cast(Sequence[Sweep], results))
+        return "\n\n".join(map(section, results))
+
+
+def filled(part: re.Match[str], folder: Path) -> str:
+    """What a part (:data:`PART`) holds by the files of ``folder``.
+
+    Raises:
+        ConfigError: a file is missing, or not a whole result of this version.
+    """
+    results = [read_result(folder / name, *KINDS) for name in part[3].split()]
+    return f"\n{render(part[2], results)}\n\n"
+
+
+def differences(name: str, text: str, folder: Path) -> Iterator[Difference]:
+    """Where a document is not what the files of ``folder`` say: cells of tables, lines, and numbers outside a part."""
+    for part in PART.finditer(text):
+        lines, wanted = part[4].splitlines(), filled(part, folder).splitlines()
+        first, head = text[: part.start(4)].count("\n") + 1, list[str]()
+        if len(lines) != len(wanted):
+            yield Difference(f"{name}:{first}", f"{len(lines)} lines", f"{len(wanted)} lines")
+            continue
+        for number, (line, expected) in enumerate(zip(lines, wanted, strict=True), start=first):
+            cells, right = ([cell.strip() for cell in one.split("|")] for one in (line, expected))
+            head = (head or right) if len(right) > 2 else []
+            label = ", ".join(itertools.takewhile(lambda cell: not re.search(r"\d\.\d", cell), right[1:]))
+            if len(cells) == len(right) == len(head):
+                for column, cell, value in zip(head, cells, right, strict=True):
+                    if cell != value:
+                        yield Difference(f"{name}:{number}, {label}, {column}", cell, value)
+            elif line != expected:
+                yield Difference(f"{name}:{number}", line, expected)
+    for line in PART.sub("", text).splitlines():
+        if loose := LOOSE.search(line):
+            yield Difference(name, loose[0], "in a part that a result fills")
+
+
+def add_results(parser: argparse.ArgumentParser) -> None:
+    about = "the files [default benchmarks/results]"
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=about)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path, nargs="+", metavar="FILE", help="results, in their order")
-    about = "[default BENCHMARKS.md]"
-    parser.add_argument("--out", type=Path, default=Path("BENCHMARKS.md"), metavar="FILE", help=about)
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--write", action="store_true", help="write the numbers of the files into the documents")
+    mode.add_argument("--check", action="store_true", help="name every number that differs from its file")
+    add_results(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    write(args.results, args.out)
+    if args.write:
+        write(args.results)
+    else:
+        check(args.results)
 
 
-def write(results: Sequence[Path], out: Path) -> None:
-    """Write the sections of the results' machines into ``out``; those of other machines stay."""
-    loaded = [read_result(path, *KINDS) for path in results]
-    options.check_target(out, "out")
-    try:
-        existing = out.read_text(encoding="utf-8") if out.exists() else ""
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{out} is no text.", field="out", hint="Give another file.") from error
-    text = benchmarks(loaded, existing)
-    out.write_text(text, encoding="utf-8")
-    print(out)
+def write(folder: Path = RESULTS, documents: Sequence[Path] = DOCUMENTS) -> None:
+    """Write the numbers of ``folder`` into the documents."""
+    fill = lambda part: f"{part[1]}{filled(part, folder)}{part[5]}"
+    texts = {path: PART.sub(fill, path.read_text("utf-8")) for path in documents}  # all or none
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+        print(path)
+
+
+def check(folder: Path = RESULTS, documents: Sequence[Path] = DOCUMENTS) -> None:
+    """Compare the documents with the files of ``folder``.
+
+    Raises:
+        ConfigError: something differs; the message names it.
+    """
+    found = [str(one) for path in documents for one in differences(path.name, path.read_text("utf-8"), folder)]
+    if found:
+        hint = "Run python -m benchmarks report --write; give a number without a file a file, or leave it out."
+        raise ConfigError("\n".join(found), field="results", hint=hint)

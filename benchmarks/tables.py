@@ -1,24 +1,23 @@
-"""Results as Markdown: what the terminal prints, and a section of BENCHMARKS.md."""
+"""Results as Markdown: what the terminal prints, and parts of BENCHMARKS.md."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
-from specdiff_core.explorations.figures import percent, plural
+from specdiff_core.explorations.figures import plural
 from specdiff_core.measure.store import Bench, write_result
-from specdiff_core.measure.sweep import Sweep, number, speeds, table, waiting
 from specdiff_core.schema.errors import ConfigError
-
-PARTS = ("draft", "verify", "prefill", "other")
 
 
 class Tabled(Bench, kw_only=True):
-    """A result that knows its heading, paragraphs and tables."""
+    """A result that knows its paragraphs and tables."""
 
     def tables(self) -> list[str]:
-        """Heading, paragraphs and tables; empty ones are left out."""
+        """Paragraphs and tables; empty ones are left out."""
         raise NotImplementedError
 
 
@@ -32,36 +31,24 @@ def flavours_of(prompts: Mapping[str, int]) -> str:
 
 
 def differing(texts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-    """The texts that differ from vanilla's: names, and what ``difference`` returned; or empty."""
-    lines = [
-        f"- {name}, {diff['prompt']}, token {diff['token']}: the two best tokens are {diff['margin']:.1e} apart, "
-        + ("a tie" if diff["tie"] else "UNEXPLAINED")
-        for name, diff in texts
-    ]
-    return "\n".join(["Texts that differ:\n", *lines]) if lines else ""
+    """The texts that differ from vanilla's, by name, and what ``difference`` returned; or empty."""
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for name, diff in texts:
+        why = f"{diff['margin']:.1e}" + ("" if diff["tie"] else ", UNEXPLAINED")
+        by_name[name].append(f"{diff['prompt']} from token {diff['token']} ({why})")
+    lines = [f"- {name}: {'; '.join(found)}" for name, found in by_name.items()]
+    return "\n".join(["Texts that differ, and how far apart the two best tokens are:\n", *lines]) if lines else ""
 
 
-def sweep_tables(result: Sweep) -> list[str]:
-    """A sweep: speeds, and details by flavour and position."""
-    entries, settings, flavours = result.entries, result.settings, list(result.prompts)
-    detail = []
-    for entry in entries:
-        row = [entry.name, *(number(entry.tau_by_flavour[flavour]) for flavour in flavours)]
-        row += [" ".join(map(number, entry.alpha_at)) or "–"]
-        detail.append([*row, *(percent(entry.seconds_by[part] / entry.seconds) for part in PARTS)])
-    drafter = settings.get("draft_temperature")
-    temperature = f"{settings['temperature']:g}" + ("" if drafter is None else f" (drafter {drafter:g})")
-    names = ", ".join(dict.fromkeys(entry.drafter for entry in entries[1:]))
-    ended = "ignored" if settings["ignore_eos"] else "ends a run"
-    looping = entries[0].looping
-    loops = f" {looping} of vanilla's {entries[0].prompts} texts end repeating a phrase." if looping else ""
-    return [
-        f"### Temperature {temperature}, rule {settings['rule']}, {settings['max_new_tokens']} tokens: {names}",
-        f"Prompts: {flavours_of(result.prompts)}; {plural(result.repeats, 'repeat')} each, interleaved; reveal order "
-        f"{settings['order']}; end of text {ended}.{loops}{waiting(result.waits)}",
-        speeds(result),
-        table(["setting", *(f"τ {name}" for name in flavours), "α by position", *PARTS], detail),
+def origin(result: Bench, command: bool = True) -> str:
+    """Where, when and by which command a result was measured."""
+    facts = result.provenance
+    words = [
+        f"{machine(result)}, {plural(result.threads, 'thread')}, {result.dtype}, torch {facts['versions']['torch']}"
     ]
+    words += [facts["date"][:10] + (f" in {result.sessions} sessions" if result.sessions > 1 else "")]
+    said = f"Measured on {'; '.join([*words, f'commit {commit(result)}'])}."
+    return said + (f"\n\n```sh\n{facts['command']}\n```" if command else "")
 
 
 def section(result: Bench) -> str:
@@ -70,22 +57,23 @@ def section(result: Bench) -> str:
     Raises:
         ConfigError: the result is not whole.
     """
-    origin = result.provenance
-    facts = [
-        f"Measured on {machine(result)}, {plural(result.threads, 'thread')}, {result.dtype}, target {result.target}",
-        origin["date"] + (f" in {result.sessions} sessions" if result.sessions > 1 else ""),
-        f"commit {commit(result)}",
-    ]
+    with whole(result):
+        return "\n\n".join([*filter(None, cast(Tabled, result).tables()), origin(result)])
+
+
+@contextmanager
+def whole(*results: Bench) -> Iterator[None]:
+    """Raise a ConfigError that names the results if one lacks what a table needs."""
     try:
-        parts = sweep_tables(result) if isinstance(result, Sweep) else cast(Tabled, result).tables()
-        return "\n\n".join([*filter(None, parts), f"{'; '.join(facts)}.", f"```\n{origin['command']}\n```"])
+        yield
     except (LookupError, TypeError, ValueError) as error:
-        message = f"The result of {origin['command']!r} is not whole ({type(error).__name__}: {error})."
+        names = ", ".join(repr(result.provenance.get("command")) for result in results)
+        message = f"The result of {names} is not whole ({type(error).__name__}: {error})."
         raise ConfigError(message, field="results", hint="Measure it again.") from error
 
 
 def machine(result: Bench) -> str:
-    """The machine that computed a result: results of one machine share a section."""
+    """The machine that computed a result."""
     origin = result.provenance
     if result.device.startswith("cuda"):
         return origin["gpu"]

@@ -1,32 +1,32 @@
-"""``python -m benchmarks``, without a large model: prompt files, the suite, and BENCHMARKS.md."""
+"""``python -m benchmarks``, without a large model: prompt files, the suite, and the documents' numbers."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from statistics import fmean, median
 from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
-from test_measure import BASE, measured
+from test_measure import measured
 
-from benchmarks import suite
+from benchmarks import report, suite
 from benchmarks.__main__ import build_parser, main
 from benchmarks.prompts import cut, make_prompts, write_prompts
-from benchmarks.report import KINDS, benchmarks
+from benchmarks.report import KINDS
 from benchmarks.tables import section
 from benchmarks.workloads import WORKLOADS, load_workload
 from specdiff_core import cli
 from specdiff_core.cli import options
-from specdiff_core.measure.grid import listed
+from specdiff_core.measure.grid import VANILLA, listed
 from specdiff_core.measure.prompts import digest, read_prompts
 from specdiff_core.measure.store import read_result, write_result
-from specdiff_core.measure.sweep import Sweep, sweep_result
+from specdiff_core.measure.sweep import Sweep, median_words, speed_words, sweep_result
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig
 from tests.app_fakes import FakeDecoder
@@ -169,6 +169,9 @@ def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
     assert rows[-1] == ["drafted", "2.000×", "1.900–2.100", "1.500–3.250", "0.050", "–"]
 
 
+PART = "# Title\n\nProse.\n\n<!-- {} -->\n<!-- end -->\n\nMore prose.\n"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -178,124 +181,137 @@ def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
         json.dumps({**PAGE, "kind": "equality", "schema": 1, "result": {"entries": [{}]}}),
     ],
 )
-def test_a_foreign_result_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_foreign_result_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(text)
-    assert main(["report", str(tmp_path / "r.json"), "--out", str(tmp_path / "B.md")]) == 2
-    error = capsys.readouterr().err
-    assert ("r.json is not a result" in error or "is not whole" in error) and not (tmp_path / "B.md").exists()
+    (tmp_path / "B.md").write_text(PART.format("results: r.json"))
+    with pytest.raises(ConfigError, match=r"r\.json is not a result|is not whole"):
+        report.write(tmp_path, [tmp_path / "B.md"])
+    assert (tmp_path / "B.md").read_text() == PART.format("results: r.json")
 
 
-def on_machine(result: Sweep, cpu: str, date: str = "2026-01-02", **others: Any) -> Sweep:
-    return msgspec.structs.replace(result, provenance={**ORIGIN, "cpu": cpu, "date": date}, **others)
+def test_a_number_that_is_not_its_files_is_named(tmp_path: Path) -> None:
+    """A cell, a line, and a number without a file; what is written passes, and nothing around it changes."""
+    for name in ("greedy", "sampled"):
+        write_result(tmp_path / f"{name}.json", swept())
+    texts = {"results": "results: greedy.json sampled.json", "summary": "summary: greedy.json sampled.json"}
+    for name, part in texts.items():
+        path = tmp_path / f"{name}.md"
+        path.write_text(PART.format(part))
+        with pytest.raises(ConfigError, match=f"{name}.md:6: '0 lines' should be"):
+            report.check(tmp_path, [path])
+        report.write(tmp_path, [path])
+        report.check(tmp_path, [path])
+        text = path.read_text()
+        assert text.startswith("# Title\n\nProse.\n") and text.endswith("\nMore prose.\n")
+        row = next(row for row in cells(text) if "block γ 4, T 2" in row)
+        entry = swept().entries[1]
+        assert any(cell.startswith(f"{entry.tau:.2f}") for cell in row) and median_words(entry) in row
+        path.write_text(text.replace(median_words(entry), "9.99× (9.00–9.99)", 1) + "It is 3.1× as fast.\n")
+        with pytest.raises(ConfigError) as error:
+            report.check(tmp_path, [path])
+        cell, loose = error.value.message.splitlines()
+        assert "block γ 4, T 2, median of prompts: '9.99×" in cell and median_words(entry) in cell
+        assert loose.startswith(f"{name}.md: '1×'")
+    (tmp_path / "greedy.json").unlink()
+    with pytest.raises(ConfigError, match=r"greedy\.json is not a result"):
+        report.check(tmp_path, [path])
 
 
-def test_a_report_replaces_only_its_own_machine() -> None:
-    result = swept()
-    one, other = on_machine(result, "One processor"), on_machine(result, "Another processor", threads=7)
-    both = benchmarks([other], benchmarks([one]))
-    assert both == benchmarks([one, other])
-    assert both.count("\n## ") == 2 and both.count("\n### ") == 2
-    again = benchmarks([on_machine(result, "One processor", "2027-05-06", dtype="bf16")] * 2, both)
-    assert again.count("\n### ") == 3
-    before, after = (text.split("\n## Another processor, 2 cores\n")[1] for text in (both, again))
-    assert before == after, "the other machine's section is as it was"
-    lines = [line for line in again.splitlines() if line.startswith(("| One", "| Another"))]
-    assert "bf16" in lines[0] and "2027-05-06" in lines[0] and "| 7 " in lines[1] and "2026-01-02" in lines[1]
-    assert benchmarks([one, other], again) == both
-    with pytest.raises(ConfigError, match="does not begin"):
-        benchmarks([one], "# Shopping\n")
-    shipped = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
-    assert benchmarks([], shipped) == shipped, "what ships is what the report reads"
+def test_the_documents_say_what_the_results_say() -> None:
+    report.check()
+    files = sorted(report.RESULTS.glob("*.json"))
+    assert sum(path.stat().st_size for path in files) <= 150_000
+    parts = [found[3].split() for path in report.DOCUMENTS for found in report.PART.finditer(path.read_text("utf-8"))]
+    assert {path.name for path in files} == {name for names in parts for name in names}
+    assert len((ROOT / "BENCHMARKS.md").read_text("utf-8").splitlines()) <= 150
+    for result in (read_result(path, *KINDS) for path in files):
+        module, *words = result.provenance["command"].removeprefix("python -m ").split()
+        {"specdiff_core": cli.build_parser, "benchmarks": build_parser}[module]().parse_args(words)
 
 
-def test_each_mean_is_over_the_kinds_of_text_and_no_round_costs_less_than_a_vanilla_token() -> None:
-    """Of every sweep: τ is the mean of the τ of its kinds, as the speed-up is, and no speed-up exceeds τ by more than
-    5 % unless it is marked."""
-    shipped = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
-    tables = [cells(block) for block in shipped.split("\n\n") if block.startswith("| setting")]
-    checked = 0
-    for (head, _, *rows), ((_, *names), _, *details) in itertools.pairwise(tables):
-        kinds = [name.removeprefix("τ ") for name in names if name.startswith("τ ")]
-        if not kinds or "τ" not in head:
-            continue
-        by_kind = {row[0]: [float(value) for value in row[1 : 1 + len(kinds)]] for row in details}
-        for row in (dict(zip(head, values, strict=True)) for values in rows if values[0] != "vanilla"):
-            taus = by_kind[row["setting"]]
-            assert float(row["τ"].split()[0]) == pytest.approx(sum(taus) / len(taus), abs=0.011), row["setting"]
-            marks = ["(?)" in row[kind] for kind in kinds]
-            assert marks == [float(row[kind].split("×")[0]) > 1.05 * tau for kind, tau in zip(kinds, taus, strict=True)]
-            assert ("(?)" in row["speed-up"]) == any(marks)
-            checked += 1
-    assert checked > 50
+@pytest.mark.parametrize("path", sorted(report.RESULTS.glob("*-*.json")), ids=lambda path: path.stem)
+def test_the_numbers_of_a_result_follow_from_its_runs(path: Path) -> None:
+    """The mean of the kinds for τ and the speed-up, the median for prompts; and (?) where a speed-up exceeds τ."""
+    result = read_result(path, Sweep)
+    vanilla = result.runs[VANILLA.key]
+    for entry in result.entries[1:]:
+        runs = result.runs[entry.key]
+        ratio = lambda prompts, runs=runs: (
+            sum(run.seconds for one in prompts for run in vanilla[one])
+            / sum(run.tokens for one in prompts for run in vanilla[one])
+            * sum(run.tokens for one in prompts for run in runs[one])
+            / sum(run.seconds for one in prompts for run in runs[one])
+        )
+        kinds = [[one for one in runs if one.split("-")[-2] == kind] for kind in result.prompts]
+        taus = [
+            sum(run.tokens for one in kind for run in runs[one]) / sum(run.rounds for one in kind for run in runs[one])
+            for kind in kinds
+        ]
+        assert entry.speedup.value == pytest.approx(fmean(map(ratio, kinds)), rel=1e-3)
+        assert entry.tau == pytest.approx(fmean(taus), rel=1e-3)
+        by_prompt = [ratio([one]) for one in runs]
+        assert entry.by_prompt == pytest.approx((median(by_prompt), min(by_prompt), max(by_prompt)), rel=1e-3)
+        assert entry.same_text_as_vanilla == sum(all(run.same_text for run in one) for one in runs.values())
+        marked = any(ratio(kind) > 1.05 * tau for kind, tau in zip(kinds, taus, strict=True))
+        assert ("(?)" in speed_words(entry)) is marked
 
 
-def test_the_rates_beside_those_of_a_paper_are_those_of_the_sweep() -> None:
-    """α_j of the two drafters in the table of curves, and in the sweep above it."""
-    above, _, below = (
-        (ROOT / "BENCHMARKS.md").read_text("utf-8").partition("\n| α_j, the acceptance rate at position j (γ 9")
+def test_the_prompts_of_the_readme_are_here_and_may_be_shared() -> None:
+    path = ROOT / "benchmarks" / "prompts" / "valid40.jsonl"
+    assert Counter(prompt.flavour for prompt in read_prompts(path)) == dict.fromkeys(
+        ("code", "writing", "extract", "math", "chat"), 8
     )
-    own = below.partition("\n")[0].split("|")[-2]
-    positions = [int(j) for j in re.findall(r"\d+", own.partition("j = ")[2].partition(":")[0])]
-    for name, numbers in re.findall(r"(mdlm\w*) ([\d., ]+)", own):
-        row = next(row for row in reversed(cells(above)) if row[0] == f"{name} γ 9, T 1")
-        assert [row[5].split()[j - 1] for j in positions] == numbers.strip(", ").split(", "), name
+    licences = {msgspec.json.decode(line)["licence"] for line in path.read_bytes().splitlines()}
+    assert licences <= {"MIT", "Apache-2.0", "CC-BY-4.0"}
 
 
 # The commands.
 
 
 def test_every_command_of_the_suite_can_run() -> None:
-    written: set[str] = set()
-    for file, (module, *words) in suite.commands(Path("a corpus"), Path("out"), ["--threads", "2"]).items():
-        written.add(str(file))
+    for file, (module, *words) in suite.commands(Path("a folder"), ["--threads", "2"]).items():
         args = {"specdiff_core": cli.build_parser, "benchmarks": build_parser}[module]().parse_args(words)
-        assert str(file) in words and ("a corpus" in words) == (words[0] == "prompts")
-        used = [path for path in (getattr(args, "prompts", None), getattr(args, "sweep", None)) if path]
-        assert all(str(path) in written for path in used)
+        assert args.json == Path("a folder") / file
         if getattr(args, "settings", ""):
-            assert len(listed(args.settings.split(","), BASE)) == len(args.settings.split(",")) + 1
-        if words[0] not in ("prompts", "page"):
-            assert args.threads == 2 and args.json == file
-            if words[0] != "explore":
-                options.read_settings(args)
+            base = options.read_settings(args)
+            assert len(listed(args.settings.split(","), base)) == len(args.settings.split(",")) + 1
+            assert args.threads == 2
+            assert args.prompts is None or read_prompts(ROOT / args.prompts)
 
 
 def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, report = tmp_path / "out", tmp_path / "B.md"
-    result = swept()
+    out, results = tmp_path / "out", tmp_path / "results"
     ran: list[str] = []
     broken = ["page.json"]
+    written: list[Path] = []
+    result = swept()
 
     def run(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
         assert words[:2] == [sys.executable, "-m"]
-        file = next(file for file, own in suite.commands(Path("c"), out, machine).items() if own == words[2:])
-        ran.append(file.name)
-        if file.name in broken:
-            return subprocess.CompletedProcess(words, 2)
-        write_result(file, result)
-        race.parent.mkdir(parents=True, exist_ok=True)
-        race.write_bytes(b"race")
-        return subprocess.CompletedProcess(words, 0)
+        name = next(name for name, own in suite.commands(out, machine).items() if own == words[2:])
+        ran.append(name)
+        if name not in broken:
+            write_result(out / name, result)
+        return subprocess.CompletedProcess(words, 2 * (name in broken))
 
-    race = out / "races" / "compare" / "0-code.jsonl.gz"
-    shown = ("selection.json", "compare.json", "races/compare/0-code.jsonl.gz")
-    machine = ["--device", "cpu", "--dtype", "auto"]
+    machine = ["--device", "cpu", "--threads", "2"]
     monkeypatch.setattr(subprocess, "run", run)
-    write_result(out / "greedy.json", result)
-    words = f"suite --corpus c --out {out} --report {report} --shown {tmp_path} --device cpu".split()
+    monkeypatch.setattr(report, "write", written.append)
+    write_result(out / "smollm2-greedy.json", result)
+    words = f"suite --out {out} --results {results} --device cpu --threads 2".split()
     assert main(words) == 0
     error = capsys.readouterr().err
-    assert "greedy.json" not in ran and "2 of 12, greedy.json" in error
-    assert "page.json: left out" in error and ran[-1] == "compare.json"
-    assert all((tmp_path / name).read_bytes() == (out / name).read_bytes() for name in shown)
-    assert report.read_text().count("### ") == 8, "all but the page and the comparison"
+    assert "1 of 7, smollm2-greedy.json: done already" in error and "page.json: left out" in error
+    assert ran == [*suite.COMMANDS][1:] and written == [results]
+    assert {path.name for path in results.iterdir()} == {*suite.COMMANDS} - {"page.json"}
     ran.clear()
-    (out / "methods.json").unlink()
-    broken.append("methods.json")
-    assert main(words) == 2 and ran == ["methods.json"]
+    (out / "peers.json").unlink()
+    broken.append("peers.json")
+    assert main([*words, "peers.json"]) == 2 and ran == ["peers.json"]
     assert "ended with status 2" in capsys.readouterr().err
+    assert main([*words, "poems.json"]) == 2 and "poems.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -306,9 +322,7 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
         ("equality --generate-prompts -1", "not be negative"),
         ("peers --settings block", "is not a setting"),
         ("peers --settings nobody/4/1", "nobody"),
-        ("forwards --settings mdlm/4/1/0/2/self", "of a fixed size that a denoiser fills"),
-        ("forwards --sweep nothing.json", "nothing.json is not a result"),
-        ("report nothing.json", "nothing.json is not a result"),
+        ("report --check --results nothing", "json is not a result"),
         ("prompts --corpus nothing --out p.jsonl", "No validation text"),
         ("prompts --workload gsm9k --out p.jsonl", "no workload"),
         ("prompts --per-flavour 0 --out p.jsonl", "no prompt"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,10 @@ from target import new_llama
 from test_distribution import engine_of
 
 from benchmarks import equality
-from benchmarks import forwards as forwards_module
 from benchmarks import peers as hf
+from benchmarks import report as report_module
 from benchmarks.__main__ import main
 from benchmarks.equality import check_equality, generate, recorded
-from benchmarks.forwards import efficiency
 from benchmarks.peers import CALLS, Lane, Peers, Turn, lanes_of, measure_peers, one_turn, prepared
 from benchmarks.prompts import write_prompts
 from benchmarks.tables import section
@@ -82,9 +80,8 @@ def engine() -> Engine:
 
 
 @pytest.fixture(autouse=True)
-def _quick(no_weights: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the weights of a whole pair, and with few repeats."""
-    monkeypatch.setattr(forwards_module, "REPEATS", 5)
+def _quick(no_weights: None) -> None:
+    """Without the weights of a whole pair."""
 
 
 # Our lanes and transformers' own.
@@ -196,7 +193,8 @@ def test_a_text_that_differs_is_listed(engine: Engine, monkeypatch: pytest.Monke
     lane = next(entry for entry in found["lanes"] if entry["lane"] == THEIRS[4])
     assert (lane["equal"], lane["compared"], lane["ties"]) == (0, 2, 0)
     assert found["equal"] <= found["compared"] - 2
-    assert f"- {THEIRS[4]}, math-0, token 5: the two best tokens are" in report(log) and "UNEXPLAINED" in report(log)
+    (line,) = [line for line in report(log).splitlines() if line.startswith(f"- {THEIRS[4]}: ")]
+    assert "math-0 from token 5 (" in line and line.count("UNEXPLAINED") == 2
 
 
 def test_a_suppressed_token_that_generate_would_say_is_no_secret(engine: Engine) -> None:
@@ -297,20 +295,6 @@ def test_a_real_difference_is_not_excused(engine: Engine, monkeypatch: pytest.Mo
     assert difference(engine, "234", last.ids, last.ids, config) is None
 
 
-# Bare passes.
-
-
-def test_efficiency_by_hand() -> None:
-    """τ = 3, t₁ = 10 ms, t_draft + t_verify = 2 + 13 ms: the limit is 2× and 200 tokens/s."""
-    passes = types.SimpleNamespace(draft=0.002, target_verify=0.013, target_one=0.010)
-    entry = types.SimpleNamespace(
-        tau=3.0, new_tokens=90, seconds=0.55, seconds_by={"prefill": 0.05}, tokens_per_second=162.0
-    )
-    baseline = types.SimpleNamespace(tokens_per_second=90.0)
-    found = efficiency(passes, entry, baseline)  # all that it reads
-    assert found == pytest.approx({"limit_speedup": 2.0, "of_speedup": 0.9, "of_tokens": 180 / 200})
-
-
 # The command line.
 
 
@@ -324,7 +308,6 @@ def test_every_measurement_from_the_command_line(
     own = {
         "sweep": [*grid, "--repeats", "1"],
         "peers": ["--settings", "autoregressive/4/4, block/4/1", "--repeats", "1"],
-        "forwards": [*grid, "--sweep", f"{tmp_path}/sweep.json"],
         "equality": grid,
     }
     results = []
@@ -338,20 +321,16 @@ def test_every_measurement_from_the_command_line(
     entries = [(entry["drafter"], entry["gamma"], entry["steps"]) for entry in stored["entries"]]
     assert entries == [("none", 1, 1), ("block", 2, 1), ("block", 4, 1), ("block", 4, 4)]
     assert stored["prompts"] == {"math": 1, "code": 1}
-    passes = json.loads((tmp_path / "forwards.json").read_text())["entries"]
-    assert all(min(one["target_one"], one["target_verify"], one["draft"]) > 0 for one in passes)
-    own = forwards_module.product_seconds(Engine.load("embedded", drafters=("none",)), "Once upon a time", BASE)
-    assert own > 0 == passes[0]["products"], "this module trains its network"
-    assert all(one["efficiency"]["limit_speedup"] > 0 for one in passes) and len(passes) == 3
-    (tmp_path / "other.json").write_text(json.dumps({**stored, "threads": 77}))
-    words = ["forwards", *common, *grid, "--sweep"]
-    assert main([*words, f"{tmp_path}/other.json"]) == 2 and "another threads" in capsys.readouterr().err
-    assert main([*words, f"{tmp_path}/equality.json"]) == 2 and "equality.json is not a" in capsys.readouterr().err
-    assert main(["report", *results, "--out", f"{tmp_path}/B.md"]) == 0
+    assert {key: [*runs] for key, runs in stored["runs"].items()} == {
+        key: ["math-0", "code-0"] for key in ("none/1/1", "block/2/1", "block/4/1", "block/4/4")
+    }
+    assert [*json.loads((tmp_path / "peers.json").read_text())["runs"]] == ["math-0", "code-0"]
+    (tmp_path / "B.md").write_text("".join(f"<!-- results: {kind}.json -->\n<!-- end -->\n" for kind in own))
+    report_module.write(tmp_path, [tmp_path / "B.md"])
     text = (tmp_path / "B.md").read_text()
-    assert text.count("\n### ") == 4 and "texts equal**" in text and str(tmp_path) not in text
+    assert "texts equal**" in text and str(tmp_path) not in text
     rows = [line for line in text.splitlines() if line.startswith("| block γ 4, T 1 ")]
-    assert len(rows) >= 4, "its speed, its share of the clock, its lane beside dflash, and its limit"
+    assert len(rows) >= 3, "its speed, by kind of text, and its lane beside dflash"
 
 
 def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

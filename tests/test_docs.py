@@ -20,11 +20,17 @@ from test_train_drafter import SMALL, save_counter
 
 import specdiff_core
 from app.content.workshop import WORKSHOP
+from benchmarks import __main__ as benchmarks
 from specdiff_core.cli import build_parser
 from specdiff_core.schema.pairs import PAIRS
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "app/content/api.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "BENCHMARKS.md",
+    ROOT / "app/content/api.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
 
@@ -222,12 +228,13 @@ def test_every_file_and_symbol_that_it_names_exists(document: Path) -> None:
 
 @documents
 def test_every_command_is_one(document: Path) -> None:
-    parser = build_parser()
+    parsers = {"specdiff_core": build_parser(), "specdiff": build_parser(), "benchmarks": benchmarks.build_parser()}
     for block in re.findall(r"```sh\n(.*?)```", document.read_text("utf-8"), re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
-            if "specdiff_core" in words and "--help" not in words:
-                parser.parse_args(words[words.index("specdiff_core") + 1 :])
+            module = next((word for word in words if word in parsers), "")
+            if module and "--help" not in words:
+                parsers[module].parse_args(words[words.index(module) + 1 :])
 
 
 def test_the_theory_weighs_smollm2_as_its_file_does() -> None:

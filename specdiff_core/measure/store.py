@@ -8,11 +8,12 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, cast
 
 import msgspec
 
-from specdiff_core.measure.statistics import Interval, costs, interval, shares
+from specdiff_core.measure.statistics import Costs, Interval, costs, interval, shares
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Event
@@ -85,11 +86,16 @@ class Rows:
     def speedups(self, key: str, groups: Mapping[str, Sequence[str]], over: str = "") -> dict[str, Interval]:
         """The speed-up of a setting over another one, by default the baseline, on the same prompts: by group of
         prompts, and their ``mean``."""
-        slow, fast = (
-            costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in self.of(name))
-            for name in (over or self.baseline, key)
-        )
-        return interval(slow, fast, groups)
+        return interval(self._costs(over or self.baseline), self._costs(key), groups)
+
+    def _costs(self, key: str) -> Costs:
+        return costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in self.of(key))
+
+    def spread(self, key: str) -> tuple[float, float, float]:
+        """The median, lowest and highest speed-up over the baseline of a single prompt."""
+        slow, fast = self._costs(self.baseline), self._costs(key)
+        ratios = [slow[one][0] * tokens / (slow[one][1] * seconds) for one, (seconds, tokens) in fast.items()]
+        return median(ratios), min(ratios), max(ratios)
 
     def rates(self, key: str, groups: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Interval]]:
         """``tau`` and ``alpha`` of a setting by group of prompts, and their ``mean``. Prompts without tests don't count

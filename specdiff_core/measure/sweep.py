@@ -2,13 +2,15 @@
 
 The speed-up of a setting is vanilla's seconds per token over its own, over all repeats of the same
 prompts in one sweep, on the decode clock, prefill included. At equal lengths that is the ratio of
-total decode seconds. The mean of speed-ups, of τ and of α is the mean of the flavours.
+total decode seconds. The mean of speed-ups, of τ and of α is the mean of the flavours. The median is that of
+the speed-ups of single prompts.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +21,17 @@ from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import SETTINGS
+
+
+class Run(NamedTuple):
+    """The counts of one run."""
+
+    seconds: float
+    tokens: int
+    rounds: int
+    tested: int
+    accepted: int
+    same_text: bool  # as vanilla's
 
 
 class SettingResult(BenchSetting, frozen=True, kw_only=True):
@@ -32,6 +45,7 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     alpha: float | None  # mean of the flavours
     rates: dict[str, Interval] = msgspec.field(default_factory=dict)  # with intervals; older results have none
     behind: Interval | None = None  # speed of the fastest setting over this one's, on the same prompts
+    by_prompt: tuple[float, float, float] | None = None  # median, lowest and highest speed-up of a prompt
     alpha_at: tuple[float | None, ...]
     seconds: float
     seconds_by: dict[str, float]  # draft, verify (the target's pass and the tests), prefill, other
@@ -53,6 +67,7 @@ class Sweep(Bench, kw_only=True, tag="sweep"):
     repeats: int
     entries: list[SettingResult]  # the baseline first
     commit: str = ""
+    runs: dict[str, dict[str, list[Run]]] = msgspec.field(default_factory=dict)  # key of a setting -> prompt -> repeats
 
     @property
     def same_texts(self) -> bool:
@@ -82,7 +97,19 @@ def sweep_result(log: RowLog[RunRow], provenance: Provenance) -> Sweep:
     """
     rows = whole_turns(log.rows)
     prompts = Counter({row.prompt: row.flavour for row in rows}.values())
-    return log.result(Sweep, provenance=provenance, prompts=prompts, entries=aggregate(rows))
+    runs = counts(rows)
+    return log.result(Sweep, provenance=provenance, prompts=prompts, entries=aggregate(rows), runs=runs)
+
+
+def counts(rows: Sequence[RunRow]) -> dict[str, dict[str, list[Run]]]:
+    """Key of a setting -> prompt -> the counts of its repeats."""
+    vanilla = {(row.prompt, row.repeat): row.text for row in rows if row.setting == VANILLA.key}
+    runs: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        same, sums = row.text == vanilla[row.prompt, row.repeat], row.metrics
+        run = Run(sums.seconds, sums.committed, sums.rounds, sums.tested, sums.accepted, same)
+        runs[row.setting][row.prompt].append(run)
+    return runs
 
 
 def aggregate(rows: Iterable[RunRow]) -> list[SettingResult]:
@@ -110,6 +137,7 @@ def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]], looping: 
         **msgspec.structs.asdict(BenchSetting.parse(key)),
         speedup=speed.pop("mean"),
         speedup_by_flavour=speed,
+        by_prompt=rows.spread(key),
         **total.named("tokens_per_second", "alpha_at", "seconds", "waiting"),
         tau=rates["tau"].value,
         alpha=rates["alpha"].value if "alpha" in rates else None,
@@ -152,7 +180,7 @@ def _times(value: float, doubtful: bool) -> str:
     return f"{value:.2f}×{' (?)' if doubtful else ''}"
 
 
-def _with_ends(entry: SettingResult, name: str) -> str:
+def with_ends(entry: SettingResult, name: str) -> str:
     """τ or α, with its interval if the setting drafts and the interval was computed."""
     return f"{number(getattr(entry, name))}{_ends(entry.rates.get(name))}"
 
@@ -160,6 +188,17 @@ def _with_ends(entry: SettingResult, name: str) -> str:
 def _ends(found: Interval | None) -> str:
     """The ends of an interval in brackets; empty without one."""
     return f" ({found.low:.2f}–{found.high:.2f})" if found and found.low < found.high else ""
+
+
+def median_words(entry: SettingResult) -> str:
+    """The median speed-up of single prompts, and their range."""
+    return "–" if entry.by_prompt is None else "{:.2f}× ({:.2f}–{:.2f})".format(*entry.by_prompt)
+
+
+def speed_words(entry: SettingResult) -> str:
+    """The mean speed-up with its interval."""
+    doubtful = any(too_fast(entry, flavour) for flavour in entry.speedup_by_flavour)
+    return _times(entry.speedup.value, doubtful) + _ends(entry.speedup)
 
 
 def speeds(result: Sweep) -> str:
@@ -173,7 +212,7 @@ def speeds(result: Sweep) -> str:
         row = [entry.name, _times(speed.value, any(beyond.values()))]
         row += ["baseline" if entry.drafter == VANILLA.drafter else bounds]
         row += [_times(entry.speedup_by_flavour[flavour].value, beyond[flavour]) for flavour in flavours]
-        row += [*(_with_ends(entry, name) for name in ("tau", "alpha")), number(entry.tokens_per_second, ".0f")]
+        row += [*(with_ends(entry, name) for name in ("tau", "alpha")), number(entry.tokens_per_second, ".0f")]
         if paired:
             row.append(f"{found.value:.2f}{_ends(found)}" if (found := entry.behind) else "fastest")
         if entry.looping:
