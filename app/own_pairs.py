@@ -8,11 +8,11 @@ import ipaddress
 import os
 import threading
 from fnmatch import fnmatchcase
+from pathlib import Path
 
-from specdiff_core.models import hub
 from specdiff_core.models.folders import shown
 from specdiff_core.models.own_pairs import OWN, named, register_pair
-from specdiff_core.models.sources import is_local
+from specdiff_core.models.sources import cached, is_local
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.published import FILES
@@ -61,11 +61,19 @@ def may_fetch(source: str) -> bool:
     return not is_public() or source in FILES or any(fnmatchcase(source, pattern) for pattern in patterns())
 
 
+def _here(source: str, revision: str) -> Path:
+    if (folder := cached(source, revision)) is None:
+        hint = "Choose it in Live’s settings, under “Use your own pair”, which shows the download."
+        raise ConfigError(f"{source} hasn’t been downloaded to this server.", field="pair", hint=hint)
+    return folder
+
+
 def check(name: str, *, downloads: bool = False) -> None:
     """Register the pair of a name if it is a visitor's own and may be loaded here.
 
     Args:
-        downloads: whether GGUF files in repositories are downloaded first. They are whole models: a link must not.
+        downloads: whether configs and GGUF files that are missing here are downloaded. Settings are checked without a
+            network: a link must not make the server look anything up.
 
     Raises:
         ConfigError: it may not, or a file isn't here.
@@ -74,8 +82,7 @@ def check(name: str, *, downloads: bool = False) -> None:
     if not name.startswith(OWN):
         return
     pair = named(name)
-    sources = {pair.target: pair.target_revision} | dict.fromkeys(pair.drafter, pair.drafter_revision)
-    for source in sources:
+    for source in (pair.target, *pair.drafter):
         # On a public host, a pattern for repositories must not open the server's own folders.
         fitting = [pattern for pattern in patterns() if not (is_local(source) and is_public()) or pattern[:1] in "/."]
         if ".." in source or not any(fnmatchcase(source, pattern) for pattern in fitting):
@@ -84,15 +91,14 @@ def check(name: str, *, downloads: bool = False) -> None:
             raise ConfigError(f"{shown_name} may not be loaded on this server.", field="pair", hint=hint)
     if name in OWN_PAIRS:
         return
-    # The hub may take long to answer, and link after link would take a thread of the server.
+    if not downloads:
+        register_pair(name, _here)
+        return
+    # The hub may take long to answer, and visitor after visitor would take a thread of the server.
     if not _LOOKUP.acquire(blocking=not is_public()):
         hint = "Try again in a few seconds."
         raise ConfigError("This server is looking up another pair.", field="pair", hint=hint)
     try:
-        for source, revision in sources.items():
-            if not downloads and hub.in_repository(source) and hub.cached_gguf(source, revision) is None:
-                hint = "Choose it in Live’s settings, under “Use your own pair”, which shows the download."
-                raise ConfigError(f"{source} hasn’t been downloaded to this server.", field="pair", hint=hint)
         register_pair(name)
     finally:
         _LOOKUP.release()

@@ -263,7 +263,19 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
     assert own_pairs.patterns() == ("*",)
 
 
-def test_links_to_a_slow_hub_take_one_thread_of_a_public_host(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_checked_without_a_network(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(hub, "fetch", lambda *_, **__: pytest.fail("the hub was asked"))
+    for source in ("owner/c", "owner/c:Q4_K_M"):
+        values = {"pair": parse({"target": source}).name, "drafter": "none"}
+        with pytest.raises(ConfigError, match="downloaded"):
+            live.from_query(values)
+    values["pair"] = parse({"target": "owner/c"}).name
+    monkeypatch.setattr(hub, "cached_folder", lambda *_: Path(target))
+    assert controls.check_settings(values).pair == values["pair"]
+
+
+def test_a_slow_hub_takes_one_thread_of_a_public_host(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_pairs, "_served", {"public": True})
     monkeypatch.setenv(own_pairs.ALLOWED, "owner/*")
     asked, answer = threading.Event(), threading.Event()
@@ -274,15 +286,15 @@ def test_links_to_a_slow_hub_take_one_thread_of_a_public_host(target: str, monke
         return Path(target)
 
     monkeypatch.setattr(hub, "fetch", slow)
-    first, second = ({"pair": parse({"target": f"owner/{name}"}).name, "drafter": "none"} for name in "ab")
+    first, second = (parse({"target": f"owner/{name}"}).name for name in "ab")
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(controls.check_settings, first)
+        waiting = pool.submit(own_pairs.check, first, downloads=True)
         assert asked.wait(30)
         with pytest.raises(ConfigError, match="looking up another pair"):
-            controls.check_settings(second)
+            own_pairs.check(second, downloads=True)
         answer.set()
-        assert waiting.result(30).pair == first["pair"] == controls.check_settings(first).pair
-    assert controls.check_settings(second).pair == second["pair"]
+        waiting.result(30)
+    assert controls.check_settings({"pair": first, "drafter": "none"}).pair == first
 
 
 def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:

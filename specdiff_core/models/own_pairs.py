@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote, urlencode
 
@@ -131,13 +132,20 @@ def find(name: str, context: int | None = None) -> PairSpec:
     spec = register_pair(name) if name.startswith(OWN) else find_pair(name)
     if context is None:
         return spec
-    _positions(spec.target, spec.revision, context)
+    _positions(_fetched(spec.target, spec.revision), context)
     return dataclasses.replace(spec, context=context)
 
 
-def register_pair(name: str) -> PairSpec:
+def _fetched(source: str, revision: str) -> Path:
+    return resolve(source, revision, weights=False)
+
+
+def register_pair(name: str, locate: Callable[[str, str], Path] = _fetched) -> PairSpec:
     """Register the pair of a name that begins with :data:`OWN`, so that
     :func:`~specdiff_core.schema.pairs.find_pair` finds it. Reads config files only.
+
+    Args:
+        locate: (source, revision) -> a folder with its config; by default it is downloaded if it is missing.
 
     Raises:
         ConfigError: the name is invalid, or the drafter's kind is unknown.
@@ -147,9 +155,9 @@ def register_pair(name: str) -> PairSpec:
     if name in OWN_PAIRS:
         return OWN_PAIRS[name]
     pair = named(name)
-    longest = _positions(pair.target, pair.target_revision, pair.context)
+    longest = _positions(locate(pair.target, pair.target_revision), pair.context)
     context = pair.context or min(longest or CONTEXT, CONTEXT)
-    drafters = [_drafter(pair, source, context) for source in pair.drafter]
+    drafters = [_drafter(pair, source, locate(source, pair.drafter_revision), context) for source in pair.drafter]
     for i, one in enumerate(drafters):  # block, block-2, …
         if same := sum(one.name in (earlier.name, earlier.replaces) for earlier in drafters[:i]):
             drafters[i] = dataclasses.replace(one, name=f"{one.name}-{same + 1}", replaces=one.name)
@@ -184,10 +192,10 @@ def register(values: dict[str, Any]) -> tuple[PairSpec, tuple[str, ...]]:
     return spec, (*own, *shared) or (spec.drafters[0].name,)
 
 
-def _positions(target: str, revision: str, context: int | None) -> int | None:
-    """How many positions a target has, or None if its config does not say. Raises ConfigError if
+def _positions(target: Path, context: int | None) -> int | None:
+    """How many positions the target of a folder has, or None if its config does not say. Raises ConfigError if
     it has fewer than ``context``, or that is too short."""
-    values = read_config(resolve(target, revision, weights=False))
+    values = read_config(target)
     value = values.get("max_position_embeddings") or values.get("n_positions")
     longest = value if isinstance(value, int) else None
     if context is not None and not SHORTEST <= context <= (longest or context):
@@ -201,9 +209,9 @@ def _called(source: str) -> str:
     return shown(source) if is_local(source) else source
 
 
-def _drafter(pair: OwnPair, source: str, context: int) -> DrafterSpec:
-    """The record of a drafter: the name of its kind, so that every method knows it."""
-    values = read_config(resolve(source, pair.drafter_revision, weights=False))
+def _drafter(pair: OwnPair, source: str, folder: Path, context: int) -> DrafterSpec:
+    """The record of a drafter whose config is in ``folder``: the name of its kind, so that every method knows it."""
+    values = read_config(folder)
     detected, model = kind_of(values), str(values.get("model_type", ""))
     kind, shift = pair.kind or detected, pair.shift
     if shift is None:
