@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from specdiff_core.schema.errors import SpecDiffError, TraceError
-from specdiff_core.schema.symbols import glossary
 from specdiff_core.schema.trace import dump_trace
 
 from . import scripts
 from .content import lessons, workshop
 from .content.html import element, json_for_script
+from .content.symbols import glossary
 from .first_load import PLOTLY, import_map
 from .page import STAGE, TRACES, head, player_options, recordings
 from .run import exploration

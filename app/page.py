@@ -18,7 +18,6 @@ from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
 from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
-from specdiff_core.schema.symbols import glossary
 from specdiff_core.schema.wording import PROGRAM
 
 from . import controls, endpoints, own_pairs, scripts
@@ -26,6 +25,7 @@ from .content import lessons, workshop
 from .content.examples import PRESETS, presets_of
 from .content.html import element, json_for_script
 from .content.predictions import predictions, typical
+from .content.symbols import glossary
 from .controls import NO_STEPS, QUIET, UNLIMITED, Controls
 from .first_load import PLOTLY, STATIC
 from .run import job

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.content import evidence, formulas, scenes, workshop
+from app.content import evidence, formulas, scenes, symbols, workshop
 from app.content.examples import OPENING
 from app.content.html import element, escape, json_for_script
 from app.content.lessons import learn
@@ -24,7 +24,7 @@ from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.maths import randomness
 from specdiff_core.measure.grid import BenchSetting
-from specdiff_core.schema import events, metrics, palette, settings, symbols
+from specdiff_core.schema import events, metrics, palette, settings
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import ASSETS

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 
 from app.content import evidence, scenes
+from app.content.symbols import glossary
 from app.content.workshop import CLOSING, WORKSHOP
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.schema.symbols import glossary
 from tests.browsing import CARD, MARKS, POINTED, app, open_tab, overflows, ready, serious, visit
 
 pytestmark = MARKS

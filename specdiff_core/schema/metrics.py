@@ -1,7 +1,7 @@
 """Every number on the page, folded from events and kept as sums and counts, so that runs can be added. The player folds
 the same events in the browser (``app/static/state/lane.js``); a test compares the two.
 
-``symbols.py`` defines the symbols. Without a symbol: draft use, accepted over drafted tokens; and
+``app/content/symbols.py`` defines the symbols. Without a symbol: draft use, accepted over drafted tokens; and
 speed-up, tokens per second over vanilla's, both on the decode clock, prefill included."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // Tooltips with the meanings of symbols, from one list for the whole page, the same as the table of
-// docs/theory.md (specdiff_core/schema/symbols.py). Every element with `data-symbol` shows its tip
+// docs/theory.md (app/content/symbols.py). Every element with `data-symbol` shows its tip
 // on hover, on keyboard focus and on a tap; `gloss` makes such elements of the symbols in a text,
 // and `glossAxis` of the title of an axis.
 
