@@ -59,7 +59,7 @@ def world(
     rng = torch.Generator().manual_seed(1)
     found = []
     for _ in range(400):
-        choice = controller.choose(32)
+        choice = controller.choose(16)
         size, made = length(controller, choice, alpha, passes)
         tests: list[bool] = []
         while len(tests) < size and all(tests):
@@ -71,7 +71,8 @@ def world(
 
 def test_fixed_is_what_is_set_and_auto_begins_with_the_prior() -> None:
     fixed = Fixed(DecodeConfig(gamma=8, steps=4))
-    assert [(fixed.choose(limit).gamma, fixed.choose(limit).steps) for limit in (20, 3, 0)] == [(8, 4), (3, 3), (0, 1)]
+    assert fixed.choose(3) == Choice(gamma=3, steps=4)
+    assert [context_of([1], gamma=gamma, steps=4).steps for gamma in (20, 3, 0)] == [4, 3, 1], "T is at most γ"
     assert fixed.stop_criterion is None and not fixed.adaptive
     choice = Auto(DecodeConfig(gamma=5), denoiser).choose(3)
     assert (choice.gamma, choice.steps) == (3, 1) and choice.alphas == pytest.approx((PRIOR_ALPHA,) * 3)
@@ -113,7 +114,7 @@ def test_it_tries_every_t_and_keeps_the_better() -> None:
         controller, rng = Auto(DecodeConfig(gamma=8, steps=4), denoiser), torch.Generator().manual_seed(3)
         seen = []
         for _ in range(200):
-            choice = controller.choose(32)
+            choice = controller.choose(8)
             alpha = {1: 0.6, 2: 0.7, 4: 0.9}[choice.steps]
             tests: list[bool] = []
             while len(tests) < choice.gamma and all(tests):
@@ -130,7 +131,7 @@ def test_a_moment_of_another_program_does_not_turn_it() -> None:
     controller = Auto(DecodeConfig(gamma=16), denoiser)
     before, size = world(controller, 0.8)[-1]
     controller.learn([True], 2.0, 1, 9.0, 2)
-    after = controller.choose(32)
+    after = controller.choose(16)
     assert after.seconds < 1.1 * before.seconds
     assert abs(length(controller, after, 0.8, denoiser)[0] - size) <= 2
 
@@ -213,9 +214,9 @@ def test_dear_rows_make_small_trees() -> None:
     for row in (0.1, 0.8):
         auto = Auto(config, denoiser)
         for rows in [13, 5] * 40:
-            auto.choose(20)
+            auto.choose(5)
             auto.learn([True, True, False], 2.0, 1, 8.0 + row * rows, rows)
-        auto.choose(20)
+        auto.choose(5)
         bounds.append(auto.min_node_prob)
         # R: three tokens a round (two accepted, one of the target), over what a round takes.
         assert auto.min_node_prob == pytest.approx(row * 3 / (2.0 + 8.0 + 9 * row), rel=0.25)

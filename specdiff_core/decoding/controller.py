@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -36,33 +37,46 @@ EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
 drafters are over- or underconfident."""
 
 
-class Fixed:
-    """Drafts with γ and T of the settings. Adaptive controllers override every method."""
+class Controller(Protocol):
+    """Chooses γ and T of each round, and may end a draft early."""
 
-    adaptive = False  # whether its choices are reported
-    stop_criterion: Callable[[Sequence[float]], int] | None = None
-    """Largest confidences of a draft's positions, from the left -> how many of them to verify. A
-    drafter that needs a pass for each token calls it before every token; a result larger than its
-    argument's length means that the next position pays for its pass. None: verify all."""
+    @property
+    def adaptive(self) -> bool:
+        """Whether its choices are reported."""
 
-    def __init__(self, config: DecodeConfig) -> None:
-        self._gamma, self._steps = config.gamma, config.steps
-
-    def choose(self, limit: int) -> Choice:
-        """γ, at most ``limit``, and T of the next round."""
-        gamma = min(self._gamma, limit)
-        return Choice(gamma=gamma, steps=min(self._steps, max(gamma, 1)))
+    @property
+    def stop_criterion(self) -> Callable[[Sequence[float]], int] | None:
+        """Largest confidences of a draft's positions, from the left -> how many of them to verify. A
+        drafter that needs a pass for each token calls it before every token; a result larger than its
+        argument's length means that the next position pays for its pass. None: verify all."""
 
     @property
     def min_node_prob(self) -> float:
         """The acceptance probability from which a node of a draft tree pays for its row."""
-        return 0.0
+
+    def choose(self, limit: int) -> Choice:
+        """γ, at most ``limit``, and T of the next round. ``limit`` is what the settings and this round allow."""
 
     def learn(
         self, tested: Sequence[bool], draft_seconds: float, passes: int, verify_seconds: float, rows: int
     ) -> None:
         """Learn from a round: whether each tested position was accepted, from the left; seconds and
         passes of drafting; seconds of the target's pass, verification included, and its rows."""
+
+
+class Fixed:
+    """The controller that drafts with γ and T of the settings."""
+
+    adaptive, stop_criterion, min_node_prob = False, None, 0.0
+
+    def __init__(self, config: DecodeConfig) -> None:
+        self._steps = config.steps
+
+    def choose(self, limit: int) -> Choice:
+        return Choice(gamma=limit, steps=self._steps)
+
+    def learn(self, *_: object) -> None:
+        """Nothing."""
 
 
 @dataclass(slots=True)
@@ -118,9 +132,9 @@ def _capped(seconds: float, expected: float) -> float:
     return min(seconds, OUTLIER * expected) if expected else seconds
 
 
-class Auto(Fixed):
-    """Estimates of α_j and of costs: uses the T with the most expected tokens per second, and its γ
-    unless a draft can be cut: then positions with Π confidence^κ below v₁ · R are dropped.
+class Auto:
+    """The adaptive controller. From estimates of α_j and of costs, uses the T with the most expected tokens per second,
+    and its γ unless a draft can be cut: then positions with Π confidence^κ below v₁ · R are dropped.
 
     Args:
         config: its γ and T are the largest to choose; T is tried in powers of two.
@@ -130,8 +144,7 @@ class Auto(Fixed):
     adaptive = True
 
     def __init__(self, config: DecodeConfig, passes: Callable[[int, int], int]) -> None:
-        super().__init__(config)
-        self.stop_criterion, self._passes = self._leading, passes
+        self._passes = passes
         self._sequential = passes(2, 1) > 1  # a position takes a drafter pass, T is ignored
         powers = {1, config.steps, *(2**i for i in range(6) if 2**i <= config.steps)}
         self._tries = [1] if self._sequential else sorted(powers)
@@ -151,11 +164,10 @@ class Auto(Fixed):
         one pass or with a pass per token, γ is as large as possible, and :attr:`stop_criterion`
         ends the draft."""
         self._confidences = ()
-        limit = min(self._gamma, limit)
         fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
         untried = [steps for steps in fitting if steps not in self._tried]
         if limit < 1:
-            self._choice = Choice(gamma=max(limit, 0), steps=1, rate=self._rate)
+            self._choice = Choice(gamma=limit, steps=1, rate=self._rate)
         else:
             options = [self._best(limit, steps) for steps in untried[:1] or fitting]
             best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
@@ -208,7 +220,7 @@ class Auto(Fixed):
         confidences: κ is not inferred for trees."""
         return self._choice.row_seconds * self._rate
 
-    def _leading(self, confidences: Sequence[float]) -> int:
+    def stop_criterion(self, confidences: Sequence[float]) -> int:
         """How many positions' expected tokens Π c^κ pay for a row; at least 1, to keep learning."""
         self._confidences = tuple(confidences)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._log_likelihoods.__getitem__)]

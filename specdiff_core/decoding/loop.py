@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from specdiff_core.decoding.clock import DeviceClock
-from specdiff_core.decoding.controller import Fixed
+from specdiff_core.decoding.controller import Controller, Fixed
 from specdiff_core.decoding.reporting import choice_event, draft_event, scored_event, step_event, verified_event
 from specdiff_core.decoding.verify import Decision, verify
 from specdiff_core.drafters.base import Context, Draft, Drafter, DraftSession
@@ -49,7 +49,7 @@ def speculate(
     clock: DeviceClock,
     *,
     after: int = 0,
-    controller: Fixed | None = None,
+    controller: Controller | None = None,
     ending: Ending | None = None,
     detail: bool = True,
     streams: Streams | None = None,
@@ -90,7 +90,7 @@ def speculate(
 
         # Draft at most γ tokens, limited by what may still be emitted, drafted or read.
         room = target_run.room - 1
-        choice = controller.choose(min(config.max_new_tokens - total - 1, room, draft_run.room))
+        choice = controller.choose(max(0, min(config.gamma, config.max_new_tokens - total - 1, room, draft_run.room)))
         if controller.adaptive:
             yield from clock.report(choice_event, round, choice)
         context = Context(

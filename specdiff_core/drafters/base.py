@@ -32,7 +32,7 @@ class Context:
 
     ids: Sequence[int]  # committed tokens, prompt included; the last one is the anchor
     gamma: int  # most tokens to draft in this round, within the session's room
-    steps: int  # denoising steps T, 1 <= T <= gamma
+    steps: int  # denoising steps T; at most γ
     order: RevealOrder
     sampling: Sampling  # defines q
     tree_nodes: int = 0  # draft a tree with at most so many nodes, γ deep; 0: a window
@@ -41,11 +41,13 @@ class Context:
     stop_criterion: Callable[[Sequence[float]], int] | None = None  # confidences -> slots to keep
     sampler: Sampler  # the only source of randomness for this draft
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", min(self.steps, max(self.gamma, 1)))
+
     @classmethod
     def within(cls, room: int, *, gamma: int, steps: int = 1, **fields: Any) -> Context:
         """A context for a single draft outside a decode, limited by its session's ``room``."""
-        gamma = min(gamma, room)
-        return cls(gamma=gamma, steps=min(steps, gamma), **fields)
+        return cls(gamma=min(gamma, room), steps=steps, **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ BY_DISTRIBUTION = (RevealOrder.ENTROPY, RevealOrder.MARGIN, RevealOrder.MAX_PROB
 
 
 def schedule(window: int, steps: int) -> list[int]:
-    """How many positions each of at most ``steps`` steps reveals: as equally many as possible."""
-    steps = max(1, min(steps, window))
+    """How many positions each of 1 <= ``steps`` <= ``window`` steps reveals: as equally many as possible."""
     bounds = [round(step * window / steps) for step in range(steps + 1)]
     return [after - before for before, after in itertools.pairwise(bounds)]
 
