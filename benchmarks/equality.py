@@ -30,7 +30,7 @@ from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.network import CausalLM
 from specdiff_core.models.sources import resolve
-from specdiff_core.models.target import Scores, Target, TargetSession
+from specdiff_core.models.target import ReaderSession, Scores, Target
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.summary import final
@@ -45,7 +45,7 @@ def recorded(target: Target) -> Iterator[list[Tensor]]:
     logits: list[Tensor] = []
     start = target.start
 
-    def recording(layers: Sequence[int] = ()) -> TargetSession:
+    def recording(layers: Sequence[int] = ()) -> ReaderSession:
         run = start(layers)
         scored: list[Scores] = []
         score, rollback = run.score, run.rollback

@@ -14,7 +14,7 @@ from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import ends_of, load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.sources import resolve
-from specdiff_core.models.target import Target
+from specdiff_core.models.target import Reader
 from specdiff_core.models.vocabularies import unshared_of
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
@@ -58,7 +58,7 @@ class AutoregressiveDrafter:
     """Shared weights of a small causal model with the target's ids."""
 
     name: str
-    reader: Target  # runs the model; ids that it suppresses are never drafted
+    reader: Reader  # runs the model; ids that it suppresses are never drafted
     words: int | None = None  # vocabulary size of the target, if the model's differs
     unsupported: Collection[int] = ()  # ids that it lacks or uses for something else; never drafted
     substitute: int = 0  # the id that it reads in their place
@@ -87,7 +87,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     if unshared is None and rows != vocab:
         what = f"The drafter {spec.name!r} has {rows} ids, the target {vocab}."
         raise TokenizerMismatch(what)
-    reader = Target(model, context=context, suppress=pair.suppress)
+    reader = Reader(model, context=context, suppress=pair.suppress)
     end = next(iter(ends_of(model.config.eos_token_id, rows)), 0)
     unsupported = frozenset((*(unshared or ()), *range(rows, vocab)))
     return AutoregressiveDrafter(spec.name, reader, words=vocab, unsupported=unsupported, substitute=end)

@@ -26,7 +26,7 @@ from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, load_eagle
 from specdiff_core.models.network import vocabulary
 from specdiff_core.models.sources import resolve
-from specdiff_core.models.target import Scores, Target
+from specdiff_core.models.target import Reader, Scores
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -128,7 +128,7 @@ class EagleDrafter:
     """Shared weights: the head between its target's embedding and output head."""
 
     name: str
-    reader: Target  # runs a frozen :class:`EagleHead`; ids that it suppresses are never drafted
+    reader: Reader  # runs a frozen :class:`EagleHead`; ids that it suppresses are never drafted
     layers: tuple[int, ...]  # of the target, which the head reads: the last, or several (EAGLE-3)
 
     @torch.inference_mode()
@@ -163,5 +163,5 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     if wrong:
         raise made_for_another(spec, pair, wrong)
     head.freeze(vocab, context=pair.context)
-    reader = Target(head, context=pair.context, suppress=pair.suppress)
+    reader = Reader(head, context=pair.context, suppress=pair.suppress)
     return EagleDrafter(spec.name, reader, layers=layers)

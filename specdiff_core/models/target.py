@@ -1,4 +1,5 @@
-"""The target of a run: reads, scores, and rolls back, in :meth:`TargetSession.rollback` only.
+"""Readers of a text, the target and drafters that draft token by token: they read, score, and roll back, in
+:meth:`ReaderSession.rollback` only.
 
 Invariant between rounds: the cache has every committed token except the last one, the anchor."""
 
@@ -34,7 +35,7 @@ Pass = tuple[Tensor, list[Tensor]]
 """Logits ``[last or n, V]``, and the outputs of the requested layers, ``[n, W]`` each."""
 
 
-class TargetSession(ABC):
+class ReaderSession(ABC):
     """One run over a cache of at most ``context`` tokens."""
 
     def __init__(self, context: int) -> None:
@@ -92,7 +93,7 @@ class TargetSession(ABC):
 Network = CausalLM | EagleHead  # this lab's networks, which use its caches
 
 
-class NetworkSession(TargetSession):
+class NetworkSession(ReaderSession):
     """Of this lab's networks."""
 
     def __init__(self, network: Network, layers: Sequence[int], pool: Pool, context: int) -> None:
@@ -120,7 +121,7 @@ class NetworkSession(TargetSession):
         self._cache.keep(scored, rows)
 
 
-class StockSession(TargetSession):
+class StockSession(ReaderSession):
     """Of any causal model with transformers' interface, without bitwise exactness."""
 
     length = 0
@@ -181,8 +182,9 @@ class StockSession(TargetSession):
         self.length -= surplus
 
 
-class Target:
-    """Shared weights of a causal language model.
+class Reader:
+    """Shared weights of a causal network that reads a text piece by piece: a target, or a drafter that drafts token by
+    token.
 
     Args:
         model: a network of this lab, or a model with transformers' interface.
@@ -196,13 +198,20 @@ class Target:
         self.suppress = tuple(suppress)
         self.vocab_size = int(model.config.vocab_size)
         self._pool = Pool(model, context) if isinstance(model, Network) else None
-        self._exactness: dict[int, str] = {}  # threads -> exactness
 
-    def start(self, layers: Sequence[int] = ()) -> TargetSession:
+    def start(self, layers: Sequence[int] = ()) -> ReaderSession:
         """A new run that returns outputs of ``layers`` as features (0 = after the first)."""
         if self._pool is not None:
             return NetworkSession(self.model, layers, self._pool, self.context)
         return StockSession(self.model, self.context, layers)
+
+
+class Target(Reader):
+    """The causal language model whose distribution is kept. Arguments as of :class:`Reader`."""
+
+    def __init__(self, model: Any, *, context: int, suppress: Sequence[int] = ()) -> None:
+        super().__init__(model, context=context, suppress=suppress)
+        self._exactness: dict[int, str] = {}  # threads -> exactness
 
     def exactness(self, stopped: Callable[[], bool] = lambda: False) -> str:
         """``bitwise`` if a token's logits have the same bits whatever window it is read in,
