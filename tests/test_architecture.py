@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import picture
 from app_fakes import FakeDecoder
 
 from specdiff_core.schema.events import Committed, Finished, PiecesSeen, RunStarted
@@ -95,6 +96,10 @@ def test_chance_and_time_have_one_home() -> None:
             assert not DRAWS.fullmatch(word) or allowed.fullmatch(word), f"{name} draws or seeds ({word})"
             imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert "random" not in imported, f"{name} imports random"
+
+
+def test_the_picture_is_drawn_from_the_imports() -> None:
+    assert picture.picture() in picture.FILE.read_text(encoding="utf-8"), "run python -m tests.picture"
 
 
 def test_shipped_files_are_small() -> None:
