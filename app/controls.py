@@ -92,7 +92,7 @@ class Controls:
                 self.run = gr.Button(run, variant="primary", elem_id=f"{tab}-run", scale=0, min_width=104)
                 self.stop = gr.Button("Stop", elem_id=f"{tab}-stop", scale=0, min_width=72)
             made: dict[str, Any] = {"pair": pair}
-            shown = [{"value": dare.label} for dare in dares] or chips_of(OPENING.pair)
+            shown = [{"value": dare.label} for dare in dares] or example_buttons(OPENING.pair)
             with gr.Row(elem_classes=["sd-dares" if dares else "sd-examples"]):
                 chips = [
                     gr.Button(size="sm", scale=0, min_width=60, elem_classes=["sd-chip-button"], **chip)
@@ -137,7 +137,7 @@ def about(pair: str) -> str:
     return element("p", text=spec.about or f"{spec.target}{size}. {does}")
 
 
-def chips_of(pair: str) -> list[dict[str, Any]]:
+def example_buttons(pair: str) -> list[dict[str, Any]]:
     """Label and visibility of the example buttons; their number is the same for every pair."""
     flavours = [example.flavour for example in examples_of(pair)]
     return [{"value": flavour, "visible": bool(flavour)} for flavour in [*flavours, *[""] * (MOST - len(flavours))]]
@@ -145,7 +145,7 @@ def chips_of(pair: str) -> list[dict[str, Any]]:
 
 def of_model(pair: str, *, dares: bool = False) -> list[Any]:
     """The updates for another pair: the examples, unless there are dares, and the model's description."""
-    return [*(gr.update(**chip) for chip in chips_of(pair) if not dares), *model_of(pair)]
+    return [*(gr.update(**chip) for chip in example_buttons(pair) if not dares), *model_of(pair)]
 
 
 def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:

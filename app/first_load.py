@@ -44,7 +44,7 @@ _BASE = re.compile(rb"<base [^>]*>")  # Gradio's page has it before its first sc
 _IMPORT = re.compile(r"""^((?:import|export|\}) ?.*from ')([^']+)(';)$""", re.MULTILINE)
 
 
-def encoding_of(headers: Headers) -> str:
+def pick_encoding(headers: Headers) -> str:
     """The encoding in which a browser gets an answer; empty: as it is."""
     return next((name for name in PACKERS if name in headers.get("accept-encoding", "")), "")
 
@@ -119,7 +119,7 @@ def _sends(text: Callable[[], str], *files: Path) -> Callable[[Request], Awaitab
         return PACKERS.get(encoding, bytes)(raw), f'"{sha256(raw).hexdigest()[:16]}"'
 
     async def answer(request: Request) -> Response:
-        encoding = encoding_of(request.headers)
+        encoding = pick_encoding(request.headers)
         body, tag = packed(max(path.stat().st_mtime_ns for path in files), encoding)
         headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if request.headers.get("if-none-match") == tag:
@@ -172,7 +172,7 @@ class Kept:
             return None
         address = (headers.get(name, "") for name in self.ADDRESS)
         race = self.named(query.decode("latin-1")) if page else ""
-        return (path, encoding_of(headers), scope["scheme"], scope["root_path"], race, *address)
+        return (path, pick_encoding(headers), scope["scheme"], scope["root_path"], race, *address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = self.key(scope)
@@ -202,7 +202,7 @@ class Kept:
         await self.app({**scope, "headers": plain}, receive, keep)
         start, *rest = messages
         headers = MutableHeaders(raw=start["headers"])
-        encoding = encoding_of(Headers(scope=scope))
+        encoding = pick_encoding(Headers(scope=scope))
         body = b"".join(message.get("body", b"") for message in rest)
         if scope["path"] == "/":
             body = _BASE.sub(lambda match: match[0] + self.scripts, body, count=1)

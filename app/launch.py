@@ -128,7 +128,7 @@ def lan_address() -> str:
     return "" if own_pairs.is_loopback(address) else address
 
 
-def code_of(link: str) -> bytes:
+def qr_code(link: str) -> bytes:
     """A QR code (SVG)."""
     picture = io.BytesIO()
     segno.make_qr(link, error="m").save(picture, kind="svg", scale=4, light="white", xmldecl=False)
@@ -156,7 +156,7 @@ def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
             if not address:
                 return Response(status_code=204)  # not an error: the page explains what to do
             link = url._replace(netloc=address + (f":{url.port}" if url.port else "")).geturl()
-        return Response(code_of(link), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
+        return Response(qr_code(link), media_type="image/svg+xml", headers={"X-Content-Type-Options": "nosniff"})
 
     return answer
 

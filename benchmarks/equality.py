@@ -93,10 +93,10 @@ def changed(model: Any, attribute: str = "generation_config", **values: Any) -> 
 
 
 STOCK: WeakKeyDictionary[Engine, dict[str, Any]] = WeakKeyDictionary()
-"""Engine -> the modules that :func:`stock_of` returned, by role."""
+"""Engine -> the modules that :func:`as_stock` returned, by role."""
 
 
-def stock_of(engine: Engine, role: str = "target") -> Any:
+def as_stock(engine: Engine, role: str = "target") -> Any:
     """The weights of ``"target"``, or of an autoregressive drafter, in transformers' own module, as
     a reference. Loaded again, and kept, if this lab's network runs them."""
     models, pair = STOCK.setdefault(engine, {}), engine.pair
@@ -116,7 +116,7 @@ def generate(engine: Engine, prompt: str, config: DecodeConfig, **options: Any) 
     """Greedy new ids by transformers' own loop, as many as the context allows; as in our loop, the
     last one needs no slot."""
     ids = engine.encode(prompt, config)
-    model = stock_of(engine)
+    model = as_stock(engine)
     inputs = torch.tensor([ids], device=model.device)
     count = min(config.max_new_tokens, engine.target.context - len(ids) + 1)
     endless: dict[str, Any] = {"eos_token_id": None, "pad_token_id": 0} if config.ignore_eos else {}

@@ -29,7 +29,7 @@ import msgspec
 import torch
 
 from benchmarks import dflash, llama
-from benchmarks.equality import changed, generate, stock_of
+from benchmarks.equality import as_stock, changed, generate
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
 from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.decoding.clock import DeviceClock
@@ -162,7 +162,7 @@ def prepared(engine: Engine, lane: Lane) -> Iterator[dict[str, Any]]:
     elif call.kind == "lookup":  # it looks for endings as long as ours does
         yield {"prompt_lookup_num_tokens": gamma, "max_matching_ngram_size": LONGEST_MATCH}
     elif call.kind == "assisted":
-        model = stock_of(engine, lane.ours.drafter)
+        model = as_stock(engine, lane.ours.drafter)
         schedule, threshold = (None, None) if call.confident else ("constant", 0.0)  # None: left to transformers
         with changed(
             model,
@@ -178,7 +178,7 @@ def prepared(engine: Engine, lane: Lane) -> Iterator[dict[str, Any]]:
             yield {"assistant_model": drafter.network, "speculation_type": "dflash"}
 
 
-def gguf_of(pair: PairSpec) -> Path | None:
+def gguf_path(pair: PairSpec) -> Path | None:
     """The GGUF file of the target's weights; None: they have another format, or are not here."""
     if (file := FILES.get(pair.target)) is not None:
         return fetch.cached(file)
@@ -223,7 +223,7 @@ def _fits(call: Call, pair: PairSpec, drafter: DrafterSpec, others: str) -> bool
     """Whether a call can run the same drafter. transformers has no Markov heads."""
     if call.kind != "llama.cpp":
         return not drafter.chained and others != "llama.cpp"
-    if others == "transformers" or gguf_of(pair) is None:
+    if others == "transformers" or gguf_path(pair) is None:
         return False
     return call.drafts != "ours" or bool(llama.kind_for(drafter))
 
@@ -250,7 +250,7 @@ def timed(engine: Engine, prompt: str, base: DecodeConfig, lane: Lane) -> Timed:
 
 def _llama_cpp(engine: Engine, prompt: str, base: DecodeConfig, lane: Lane, clock: DeviceClock) -> Timed:
     """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
-    pair, target = engine.pair.spec, gguf_of(engine.pair.spec)
+    pair, target = engine.pair.spec, gguf_path(engine.pair.spec)
     assert lane.call is not None and target is not None, "lanes_of checks both"
     drafts = llama.NGRAMS if lane.call.drafts else llama.PLAIN
     if lane.call.drafts == "ours":

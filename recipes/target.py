@@ -23,7 +23,7 @@ from specdiff_core.models.files import empty_folder
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
-from specdiff_core.train.cards import OTHER_CREDITS, ModelCard, training_of, write_card
+from specdiff_core.train.cards import OTHER_CREDITS, ModelCard, training_record, write_card
 from specdiff_core.train.learners import autocast
 from specdiff_core.train.trainer import Trainer, log, read_checkpoint
 
@@ -177,7 +177,7 @@ def train_target(
             "the target of a pair for SpecDiff Lab.",
             shape=f"A stock `LlamaForCausalLM`: {settings.depth} layers × {settings.width}, vocabulary "
             f"{len(tokenizer)}, context {CONTEXT}, tied embedding.",
-            history=[training_of(run, facts, device, corpus=fingerprint, seed=settings.seed)],
+            history=[training_record(run, facts, device, corpus=fingerprint, seed=settings.seed)],
             scores={name: one.value for name, one in found.items()},
             bounds={name: (one.low, one.high) for name, one in found.items()},
             score_name=f"Held-out loss (nats per token, whole validation split, windows of {CONTEXT})",

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.models import hub
-from specdiff_core.models.causal import ends_of, load_causal
+from specdiff_core.models.causal import end_ids, load_causal
 from specdiff_core.models.device import Placement, loading_threads
 from specdiff_core.models.folders import check_file, damage, read_config, read_generation, shown
 from specdiff_core.models.kernels import kernel
@@ -207,7 +207,7 @@ def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple
     stated = [tokenizer.eos_token_id, model.config.eos_token_id, read_generation(folder).get("eos_token_id")]
     stated.append([vocabulary.get(name) for name in used])
     size = int(model.config.vocab_size)
-    return tuple(dict.fromkeys(end for entry in stated for end in ends_of(entry, size)))
+    return tuple(dict.fromkeys(end for entry in stated for end in end_ids(entry, size)))
 
 
 def _load_tokenizer(folder: Path, *, trial: bool = False) -> PreTrainedTokenizerBase:

@@ -346,7 +346,7 @@ def test_the_code_of_a_link_leads_to_this_page_only() -> None:
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
-    assert answer.content == launch.code_of(link) != launch.code_of(link[:-1])
+    assert answer.content == launch.qr_code(link) != launch.qr_code(link[:-1])
     behind = {"host": "inner", "x-forwarded-host": "lab.example:7860"}  # a proxy
     assert client.get("/qr", params={"link": link}, headers=behind).status_code == 200
     refused = ["", "javascript:alert(1)", "http://[", "//lab.example:7860/", "http://elsewhere.example/", link * 20]
@@ -429,7 +429,7 @@ def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.Monk
         monkeypatch.setattr(launch, "lan_address", lambda address=address: address)
         answer = codes("http://127.0.0.1:7860", everywhere=everywhere).get("/qr", params={"link": link})
         assert answer.status_code == status
-    assert answer.content == launch.code_of("http://192.168.0.7:7860/?lesson=gamma")
+    assert answer.content == launch.qr_code("http://192.168.0.7:7860/?lesson=gamma")
 
 
 def test_presets_fill_their_widgets_in_order() -> None:

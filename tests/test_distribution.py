@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.dflash import forward
-from benchmarks.equality import STOCK, stock_of
+from benchmarks.equality import STOCK, as_stock
 from specdiff_core.decoding import loop
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.base import Context, Draft, Drafter, DraftSession
@@ -495,7 +495,7 @@ def test_real_keys_and_values_keep_the_distribution(
 
     @torch.inference_mode()
     def logits(text: Text) -> Tensor:
-        return stock_of(engine)(torch.tensor([text])).logits[0, -1].double()
+        return as_stock(engine)(torch.tensor([text])).logits[0, -1].double()
 
     distribution = enumerate_runs(engine, config, prompt, beginning)
     assert total_variation(distribution, expected(logits, config, prompt)) < 1e-5

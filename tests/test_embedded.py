@@ -23,7 +23,7 @@ import pytest
 import torch
 from branches import spread
 
-from benchmarks.equality import stock_of
+from benchmarks.equality import as_stock
 from specdiff_core.cli import options
 from specdiff_core.engine import Engine
 from specdiff_core.explorations.base import Answer, ExplorationRun, Report, Step
@@ -156,7 +156,7 @@ def test_match_is_vanilla_through_trees_and_several_drafts(
 def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
     for _, text in chosen(extent, 0, 2):
         prompt = torch.tensor([engine.encode(text)])
-        theirs = stock_of(engine).generate(
+        theirs = as_stock(engine).generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             max_new_tokens=24,

@@ -31,7 +31,7 @@ from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS, learn, losslessness, round_cost, window_map
-from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, Step, command_of, csv_of
+from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, Step, as_csv, command_of
 from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.doctor import Doctor
@@ -54,7 +54,7 @@ from specdiff_core.measure.problems import EXAMPLES, FORMS, PROBLEMS, VARIANTS
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.measure.store import Rows, RunRow
 from specdiff_core.measure.ties import first_difference
-from specdiff_core.measure.votes import Attempt, attempt_of, curves
+from specdiff_core.measure.votes import Attempt, curves, read_attempt
 from specdiff_core.models.network import CausalLM
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, OutOfMemory, SpecDiffError
@@ -755,7 +755,7 @@ def test_problems_may_follow_two_solved_ones(engine: Engine) -> None:
     assert (budget.base.stops, budget.base.template.value) == (("\n",), "plain")
     for text, answer in ((" Tom has 2 + 2 = 4 apples. The answer is 4.\n", "4"), (" The answer is 4 apples.", "4")):
         last = events.Finished(reason="stop_string", text=text, ids=(1,), rounds=1, seconds=0.5, seconds_by={})
-        assert attempt_of([last]).answer == answer
+        assert read_attempt([last]).answer == answer
     final = explore(Budget, engine, given="examples", methods="specdiff", problems=2, attempts=1, tokens=8)
     first = read_trace(final.races["specdiff"])
     assert fold(first.lanes["drafted"]).committed <= 8
@@ -841,10 +841,10 @@ def test_what_is_measured_is_the_rounds_of_a_greedy_decode(engine: Engine, tmp_p
     prompts = what.prompts(engine)[0][:3]
     corpus = writer.write([(engine.encode(prompt.prompt), 0.0) for prompt in prompts], 40)
     twin = learn._Twin(writer, learn.STREAK, tmp_path)
-    from specdiff_core.train.answers import batch_of
+    from specdiff_core.train.answers import collate
 
     for step in range(60):  # until it knows them by heart, more or less
-        twin.learn(batch_of(corpus), step, 1.0)
+        twin.learn(collate(corpus), step, 1.0)
     row = twin.measure(corpus)
     raced = learn.with_drafters(engine, {learn.STREAK: twin.export(tmp_path / "export")})
     config = lab.DecodeConfig(drafter=learn.STREAK, gamma=learn.GAMMA, max_new_tokens=48, ignore_eos=True)
@@ -1136,13 +1136,13 @@ def test_the_exact_distribution_is_the_networks_own(engine: Engine) -> None:
 
 def test_a_table_is_a_csv_file() -> None:
     rows = [{"a": 1, "b": [0.5, None]}, {"a": 'x, "y"', "c": None}]
-    read = list(csv.DictReader(io.StringIO(csv_of(rows))))
+    read = list(csv.DictReader(io.StringIO(as_csv(rows))))
     assert read == [{"a": "1", "b": "0.5 None", "c": ""}, {"a": 'x, "y"', "b": "", "c": ""}]
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "\tx", "\rx"])
 def test_a_text_is_no_formula_of_a_spreadsheet(text: str) -> None:
-    (read,) = csv.DictReader(io.StringIO(csv_of([{"a": text, "b": -1.5, "c": "x=1"}]), newline=""))
+    (read,) = csv.DictReader(io.StringIO(as_csv([{"a": text, "b": -1.5, "c": "x=1"}]), newline=""))
     assert read == {"a": f"'{text}", "b": "-1.5", "c": "x=1"}
 
 

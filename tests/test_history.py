@@ -68,10 +68,10 @@ def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) ->
 
 def test_the_last_word_on_a_step_holds(tmp_path: Path) -> None:
     run = log(tmp_path / "b", [(0, 1.0), (200, 2.0), (300, 2.5), (200, 2.125)], steps=300)
-    found = curve.curve_of(run)
+    found = curve.read_curve(run)
     assert [(step, scores["tokens_per_round/mean"]) for step, scores in found] == [(0, 1.0), (200, 2.125), (300, 2.5)]
     assert all(list(scores) == ["tokens_per_round/mean"] for _, scores in found), "means only: it ships"
-    assert curve.curve_of(tmp_path / "missing") == ()
+    assert curve.read_curve(tmp_path / "missing") == ()
 
 
 def test_totals_are_those_of_the_last_checkpoint(tmp_path: Path) -> None:
@@ -86,5 +86,5 @@ def test_totals_are_those_of_the_last_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_long_curve_keeps_its_ends(tmp_path: Path) -> None:
-    found = curve.curve_of(log(tmp_path / "a", [(step, float(step)) for step in range(500)], steps=499))
+    found = curve.read_curve(log(tmp_path / "a", [(step, float(step)) for step in range(500)], steps=499))
     assert len(found) == curve.MOST and (found[0][0], found[-1][0]) == (0, 499)

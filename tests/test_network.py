@@ -30,7 +30,7 @@ from specdiff_core import warm_up
 from specdiff_core.engine import Engine
 from specdiff_core.maths.trees import ROOT
 from specdiff_core.models import kernels
-from specdiff_core.models.cache import BLOCK, BORDERS, parts_of
+from specdiff_core.models.cache import BLOCK, BORDERS, split_rows
 from specdiff_core.models.causal import load_causal, load_stock, unsupported
 from specdiff_core.models.device import cpu_threads
 from specdiff_core.models.files import EMBEDDING, shrink
@@ -228,7 +228,7 @@ def test_the_kernel_depends_on_what_there_is(monkeypatch: pytest.MonkeyPatch) ->
 
 @given(held=st.integers(0, 2000), new=st.integers(1, 600))
 def test_rows_are_read_in_lengths_that_round_alike(held: int, new: int) -> None:
-    parts = parts_of(held, new)
+    parts = split_rows(held, new)
     assert [first for first, _, _ in parts] == [0, *(end for _, end, _ in parts[:-1])] and parts[-1][1] == new
     for first, end, room in parts:
         assert room >= held + end, "every row may read itself"

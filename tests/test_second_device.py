@@ -79,7 +79,7 @@ def engines() -> Iterator[tuple[Engine, Engine]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "kernel", lambda device, dtype: kernels.PLAIN)
         patch.setattr(torch.cuda, "mem_get_info", lambda device: (2**40, 2**40))
-        patch.setattr(cache, "parts_of", lambda held, new: [(0, new, held + new)])  # as on a GPU
+        patch.setattr(cache, "split_rows", lambda held, new: [(0, new, held + new)])  # as on a GPU
         near = load_pair(EMBEDDED, choose_placement("cpu", "fp32"))
         with SecondDevice():
             far = load_pair(EMBEDDED, Placement(DEVICE, torch.float32, "a stand-in"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.votes import Attempt, attempt_of, curves, majorities, voted
+from specdiff_core.measure.votes import Attempt, curves, majorities, read_attempt, voted
 from specdiff_core.schema.events import Finished
 
 
@@ -95,10 +95,10 @@ def finished(text: str, reason: str = "end_of_text") -> list[Any]:
 
 
 def test_an_attempt_that_was_cut_off_has_only_an_answer_that_it_states() -> None:
-    assert attempt_of(finished("so 3 * 4 = 12")) == Attempt(0.12346, "12")
-    assert attempt_of(finished("so 3 * 4 = 12", "stop_string")).answer == "12"
-    assert attempt_of(finished("so 3 * 4 = 12", "length")).answer == ""
-    assert attempt_of(finished("The answer is $1,200.50.\nThis", "length")).answer == "1200.5"
+    assert read_attempt(finished("so 3 * 4 = 12")) == Attempt(0.12346, "12")
+    assert read_attempt(finished("so 3 * 4 = 12", "stop_string")).answer == "12"
+    assert read_attempt(finished("so 3 * 4 = 12", "length")).answer == ""
+    assert read_attempt(finished("The answer is $1,200.50.\nThis", "length")).answer == "1200.5"
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def _check_download(spec: PairSpec, drafter: str) -> None:
             )
 
 
-def progress_of(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
+def with_progress(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
     """Yield the latest report of ``work``, which runs in its own thread, until it ends; return its
     result. Closing the generator ends the work at its next report.
 
@@ -236,7 +236,7 @@ class Fetch(Job):
         self._load, self.queue, self.message = load, Queue(1), ""
 
     def work(self) -> Iterator[object]:
-        yield from progress_of(self._load, self.stop)
+        yield from with_progress(self._load, self.stop)
 
     def progress(self) -> dict[str, Any]:
         return {"message": self.message}

@@ -24,7 +24,7 @@ from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import NONE
 
 from .. import own_pairs
-from .engines import Factory, progress_of
+from .engines import Factory, with_progress
 from .gpu import MOST_SECONDS, on_gpu
 from .job import Job, Jobs, follow, frame
 from .job import stream as job_stream
@@ -71,7 +71,7 @@ def exploring(factory: Factory) -> Explore:
     @on_gpu(lambda *_: MOST_SECONDS)
     def explore(exploration: Exploration, stop: Stop) -> Iterator[str | Snapshot | None]:
         for drafter in exploration.drafters or (NONE.name,):
-            engine = yield from progress_of(partial(factory, exploration.pair, drafter), stop)
+            engine = yield from with_progress(partial(factory, exploration.pair, drafter), stop)
         yield None
         measure = engine.explore if isinstance(engine, Explores) else partial(parts, engine)
         yield from measure(exploration, stop)
@@ -162,7 +162,7 @@ JOBS = Jobs()
 """The explorations of this server."""
 
 
-def request_of(message: object) -> Mapping[str, Any]:
+def read_request(message: object) -> Mapping[str, Any]:
     """A browser's request: its secret ``token``, and an exploration (none: the current one) with
     its settings. Empty if it is invalid."""
     try:
@@ -190,7 +190,7 @@ def chosen(request: Mapping[str, Any]) -> Exploration:
 
 def stream(explore: Explore, message: object, jobs: Jobs = JOBS) -> Iterator[str]:
     """Start an exploration, or follow the current one, and yield its frames."""
-    request = request_of(message)
+    request = read_request(message)
     token = request.get("token", "")
     if not request or request.get("explore") is not None:
         yield from job_stream(lambda run: ExploreJob(explore, chosen(request), run), jobs, token)

@@ -36,7 +36,7 @@ from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_lin
 
 from ..content.error_cards import ErrorCard, card, new_run_id
 from ..temporary import own_folder
-from .engines import Factory, progress_of
+from .engines import Factory, with_progress
 from .gpu import on_gpu, seconds_of
 from .job import LOG, Job, frame, refusal
 from .turns import SHARES
@@ -313,7 +313,7 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
     try:
         for lane, config in ask.plan.items():
             try:
-                engine = yield from progress_of(partial(factory, config.pair, config.drafter), stop)
+                engine = yield from with_progress(partial(factory, config.pair, config.drafter), stop)
             except Stopped:
                 raise
             except Exception as error:

@@ -123,7 +123,7 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
         yield from exploration.stream(measure, message)
 
     def stop(message: str) -> None:
-        exploration.JOBS.stop(exploration.request_of(message).get("token", ""), LAST_FRAME)
+        exploration.JOBS.stop(exploration.read_request(message).get("token", ""), LAST_FRAME)
 
     player = f"window.specdiff?.players.{tab}"
     ask = f"() => {player}?.request() ?? ''"

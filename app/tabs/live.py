@@ -18,7 +18,7 @@ from ..content.error_cards import card, new_run_id
 from ..content.examples import DARES, PRESETS, presets_of
 from ..content.html import element
 from ..controls import QUIET, UNLIMITED, Controls
-from ..run.engines import Progress, progress_of
+from ..run.engines import Progress, with_progress
 
 TAB = "live"
 KNOBS = ("gamma", "steps", "temperature")
@@ -133,7 +133,7 @@ def choose_own(values: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
             with hub.reporting(progress):
                 own_pairs.check(name, downloads=True)
 
-        for message in progress_of(look_up):
+        for message in with_progress(look_up):
             yield gr.skip(), element("p", text=message)
     except Exception as error:  # shown below the form; logged by content/error_cards.py
         failure = card(error, new_run_id())

@@ -12,7 +12,7 @@ from typing import Any
 from specdiff_core.cli import options
 from specdiff_core.cli.output import listing
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, csv_of
+from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, as_csv
 from specdiff_core.explorations.standalone import html_page, write_pictures
 from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.models.own_pairs import find
@@ -130,7 +130,7 @@ def run_show(args: argparse.Namespace) -> None:
 
 def _put_out(args: argparse.Namespace, result: ExplorationResult, races: dict[str, bytes]) -> None:
     """Print the table, the answer and its notes; write the requested files."""
-    table, report = csv_of(result.rows), result.report
+    table, report = as_csv(result.rows), result.report
     print("\n".join(listing(result.rows)))
     for line in filter(None, (report.answer, *report.notes)):
         print(line)
@@ -141,7 +141,7 @@ def _put_out(args: argparse.Namespace, result: ExplorationResult, races: dict[st
     if args.csv is not None:
         args.csv.write_text(table, encoding="utf-8")
         if result.runs:
-            args.csv.with_suffix(".prompts.csv").write_text(csv_of(result.runs), encoding="utf-8")
+            args.csv.with_suffix(".prompts.csv").write_text(as_csv(result.runs), encoding="utf-8")
     if args.html is not None:
         title = find_exploration(result.name).title
         args.html.write_text(html_page(title, report), encoding="utf-8")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @lru_cache
-def _byte_of() -> dict[str, int]:
+def _byte_alphabet() -> dict[str, int]:
     """The byte behind each character of a byte-level vocabulary (GPT-2's printable alphabet)."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     table = {chr(byte): byte for byte in printable}
@@ -72,7 +72,7 @@ def piece(
     if spaces:
         byte = _BYTE.fullmatch(name)
         return bytes([int(byte[1], 16)]).decode("utf-8", errors="backslashreplace") if byte else name.replace("▁", " ")
-    table = _byte_of()
+    table = _byte_alphabet()
     if any(char not in table for char in name):
         return str(name)
     return bytes(table[char] for char in name).decode("utf-8", errors="backslashreplace")

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, Drafting, DraftSession, fit_width
 from specdiff_core.drafters.sequential import draft_in_order
-from specdiff_core.models.causal import ends_of, load_causal
+from specdiff_core.models.causal import end_ids, load_causal
 from specdiff_core.models.device import Placement
 from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import Reader
-from specdiff_core.models.vocabularies import unshared_of
+from specdiff_core.models.vocabularies import unshared_ids
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -78,7 +78,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
             and a few ids may differ; those ids are never drafted.
     """
     vocab = int(target.config.vocab_size)
-    unshared = unshared_of(spec, pair, vocab)
+    unshared = unshared_ids(spec, pair, vocab)
     folder = resolve(spec.source, spec.revision)
     context = spec.context or pair.context
     role = f"drafter {spec.name!r}"
@@ -88,6 +88,6 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
         what = f"The drafter {spec.name!r} has {rows} ids, the target {vocab}."
         raise TokenizerMismatch(what)
     reader = Reader(model, context=context, suppress=pair.suppress)
-    end = next(iter(ends_of(model.config.eos_token_id, rows)), 0)
+    end = next(iter(end_ids(model.config.eos_token_id, rows)), 0)
     unsupported = frozenset((*(unshared or ()), *range(rows, vocab)))
     return AutoregressiveDrafter(spec.name, reader, words=vocab, unsupported=unsupported, substitute=end)

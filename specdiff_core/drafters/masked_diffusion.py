@@ -26,7 +26,7 @@ from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel, load_mas
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
 from specdiff_core.models.network import Vocabulary, at, attend, vocabulary
 from specdiff_core.models.sources import resolve
-from specdiff_core.models.vocabularies import unshared_of
+from specdiff_core.models.vocabularies import unshared_ids
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -188,7 +188,7 @@ def build(
         TokenizerMismatch: its ids, without the mask, differ from the target's.
     """
     vocab_size = int(target.config.vocab_size)
-    unshared = unshared_of(spec, pair, vocab_size)
+    unshared = unshared_ids(spec, pair, vocab_size)
     folder = resolve(spec.source, spec.revision)
     if ARCHITECTURE in (read_config(folder).get("architectures") or ()):
         return build_cached(spec, placement, target, pair, folder)

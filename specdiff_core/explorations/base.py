@@ -160,7 +160,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return [fields[name].form(more=name not in own) for name in own | fields if name in fields]
 
 
-def csv_of(rows: list[dict[str, Any]]) -> str:
+def as_csv(rows: list[dict[str, Any]]) -> str:
     """``rows`` as a CSV file. A list of numbers is one cell, separated by spaces; text that a
     spreadsheet would run as a formula gets an apostrophe in front."""
     names = list(dict.fromkeys(name for row in rows for name in row))

@@ -21,7 +21,7 @@ from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.answers import answered, canonical
 from specdiff_core.measure.problems import EXAMPLES, PROBLEMS
 from specdiff_core.measure.prompts import Problem, Prompt, Text
-from specdiff_core.measure.votes import Attempt, attempt_of, curves
+from specdiff_core.measure.votes import Attempt, curves, read_attempt
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import find_method
@@ -173,7 +173,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
 
         for done, total, number in runs.race():
             for name, events in runs.events.items():
-                attempts[name][number % len(problems)].append(attempt_of(events))
+                attempts[name][number % len(problems)].append(read_attempt(events))
             yield Step(done, total, prompts[number].id, answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:

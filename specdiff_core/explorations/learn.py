@@ -150,11 +150,11 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         """Train both in alternating steps on the same blocks of the same texts, measured :data:`MEASUREMENTS` times."""
         import numpy as np
 
-        from specdiff_core.train.answers import batch_of
+        from specdiff_core.train.answers import collate
 
         rng, step, measured, spent, doing = np.random.default_rng(self.seed), 0, 0, 0.0, ""
         while spent < self.seconds and not stopped():
-            batch = batch_of([corpus[i] for i in rng.choice(len(corpus), min(ROWS, len(corpus)), replace=False)])
+            batch = collate([corpus[i] for i in rng.choice(len(corpus), min(ROWS, len(corpus)), replace=False)])
             rate = min(1.0, (step + 1) / 10) * min(1.0, 2 * (1 - spent / self.seconds))
             for twin in twins.values():
                 twin.learn(batch, self.seed + step, rate)
@@ -345,13 +345,13 @@ class _Twin:
         are already known, so nothing is decoded."""
         import torch
 
-        from specdiff_core.train.answers import batch_of
+        from specdiff_core.train.answers import collate
 
         self.accepted, guess = [], list[int]()
         for text in tested:
             first, end = len(text.prompt.tokens) - 1, len(text.tokens) - GAMMA
             anchors = torch.arange(first, end)[None]
-            drafts = self.learner.draft(batch_of([text]).to(self.learner.device), anchors)[0].cpu()
+            drafts = self.learner.draft(collate([text]).to(self.learner.device), anchors)[0].cpu()
             right = text.tokens.long()[anchors[0][:, None] + 1 + torch.arange(GAMMA)]
             lengths, position, accepted = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
             while position < len(lengths):

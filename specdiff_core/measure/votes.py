@@ -30,7 +30,7 @@ class Attempt(NamedTuple):
     answer: str
 
 
-def attempt_of(events: Sequence[Event]) -> Attempt:
+def read_attempt(events: Sequence[Event]) -> Attempt:
     """The attempt of a finished run. If it was cut off, only an explicitly stated answer counts."""
     last = final(events)
     assert last is not None, "a decode ends with Finished or raises"

@@ -111,7 +111,7 @@ class CausalReading:
     def __init__(self, cache: KeyValues, new: int, parents: Sequence[int] | None) -> None:
         self._groups, device = cache.groups, cache.device
         self._parts = []  # first row, end, queries of a key head, mask, keys and values by layer
-        parts = parts_of(cache.length, new) if device.type == "cpu" else [(0, new, cache.length + new)]
+        parts = split_rows(cache.length, new) if device.type == "cpu" else [(0, new, cache.length + new)]
         cache.reserve(parts[-1][2])
         self._slots = cache.views(cache.length, cache.length + new)
         for first, end, room in parts:
@@ -148,7 +148,7 @@ def _mask(cache: KeyValues, new: int, parents: Sequence[int] | None, first: int,
     return mask
 
 
-def parts_of(cached: int, new: int) -> list[tuple[int, int, int]]:
+def split_rows(cached: int, new: int) -> list[tuple[int, int, int]]:
     """Split ``new`` rows after ``cached`` positions into (first row, end, keys that all read).
 
     A row at position p of its block of :data:`BLOCK` keys reads up to the next of :data:`BORDERS`;

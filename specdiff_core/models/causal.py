@@ -128,12 +128,12 @@ def config_of(folder: Path, role: str) -> PretrainedConfig:
         if getattr(config, "quantization_config", None) in QUANTISED:  # files.py dequantises
             del config.quantization_config
         pad: Any = config.pad_token_id
-        if not ends_of(pad, getattr(config, "vocab_size", 0)):  # transformers' modules reject it
+        if not end_ids(pad, getattr(config, "vocab_size", 0)):  # transformers' modules reject it
             config.pad_token_id = None
         return config
 
 
-def ends_of(entry: Any, size: int) -> list[int]:
+def end_ids(entry: Any, size: int) -> list[int]:
     """The ids below ``size`` in an ``eos_token_id``, which may be one, several, or none."""
     ends = entry if isinstance(entry, list) else [entry]
     return [end for end in ends if isinstance(end, int) and 0 <= end < size]

@@ -150,7 +150,7 @@ class _Header:
         return value if isinstance(value, int) and value < len(self.fields["tokenizer.ggml.tokens"]) else None
 
 
-def folder_of(file: Path) -> Path:
+def convert(file: Path) -> Path:
     """The folder with config, tokenizer and index of a GGUF file, created on first use.
 
     Raises:
@@ -160,7 +160,7 @@ def folder_of(file: Path) -> Path:
     if not file.is_file():
         raise WeightsError(f"The model file {shown(file)} does not exist.", hint="Check its path.")
     with damage(f"{shown(file)} is truncated or damaged"):
-        folder = _folder_of(file)
+        folder = _cache_folder(file)
         if (folder / GGUF).is_file():
             return folder
         header = _read_header(file)
@@ -192,7 +192,7 @@ def folder_of(file: Path) -> Path:
     return folder
 
 
-def _folder_of(file: Path) -> Path:
+def _cache_folder(file: Path) -> Path:
     """The path of the folder of ``file``."""
     stat = file.stat()
     with file.open("rb") as stream:

@@ -61,7 +61,7 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
 def _converted(file: Path) -> Path:
     from specdiff_core.models import gguf  # imports the tokenizers
 
-    return gguf.folder_of(file)
+    return gguf.convert(file)
 
 
 def cached(source: str, revision: str = "") -> Path | None:

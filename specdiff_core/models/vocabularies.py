@@ -79,7 +79,7 @@ def unshared(target: Mapping[int, str], drafter: Mapping[int, str], size: int) -
     return tuple(ids)
 
 
-def unshared_of(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
+def unshared_ids(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...] | None:
     """The ids below ``size`` that a pair's target does not share with a drafter; None if the
     drafter has no tokenizer files. Reads no weights.
 

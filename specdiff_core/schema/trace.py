@@ -74,11 +74,6 @@ def event_line(event: Event, lane: str) -> bytes:
     return _encoder.encode(event)[:-1] + b',"lane":' + _encoder.encode(lane) + b"}\n"
 
 
-def event_of_line(line: bytes) -> Event:
-    """The event of a line that this version wrote."""
-    return _event.decode(line)
-
-
 def write_trace(path: Path | str, lanes: Mapping[str, Sequence[Event]], *, title: str = "") -> None:
     """Write a recording; if its name ends in ``.gz``, compressed and reproducible."""
     path = Path(path)

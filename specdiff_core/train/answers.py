@@ -383,7 +383,7 @@ class Batch(NamedTuple):
         return Batch(*(tensor.to(device) for tensor in self))
 
 
-def batch_of(answers: Sequence[TrainingExample]) -> Batch:
+def collate(answers: Sequence[TrainingExample]) -> Batch:
     lengths = [len(answer.tokens) for answer in answers]
 
     def padded(name: str, fill: float) -> Tensor:
@@ -475,7 +475,7 @@ class Answers:
         return tokens
 
     def batch(self, rows: Sequence[ShardRow]) -> Batch:
-        return batch_of([self._read(row) for row in rows])
+        return collate([self._read(row) for row in rows])
 
     def _read(self, row: ShardRow) -> TrainingExample:
         tensors, columns = self._open[row.shard]

@@ -10,7 +10,7 @@ import torch
 
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.history import HISTORY, Training, write_history
-from specdiff_core.train.curve import commands_of, curve_of, totals
+from specdiff_core.train.curve import read_curve, run_commands, totals
 
 OTHER_CREDITS = "Trained on a corpus of your own. Name its sources and licences before sharing."
 
@@ -32,7 +32,7 @@ class ModelCard:
     base_model: str = ""  # a hub repository
 
 
-def training_of(run: Path, facts: Provenance, device: torch.device, *, corpus: str, seed: int) -> Training:
+def training_record(run: Path, facts: Provenance, device: torch.device, *, corpus: str, seed: int) -> Training:
     """The record of the run in a folder; ``facts`` are those of when it began."""
     steps, tokens, seconds = totals(run)
     return Training(
@@ -43,8 +43,8 @@ def training_of(run: Path, facts: Provenance, device: torch.device, *, corpus: s
         commit=facts["commit"] + (" with local changes" if facts["dirty"] else ""),
         corpus=corpus,
         seed=seed,
-        command="\n".join(commands_of(run)),
-        curve=curve_of(run),
+        command="\n".join(run_commands(run)),
+        curve=read_curve(run),
     )
 
 

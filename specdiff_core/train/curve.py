@@ -24,7 +24,7 @@ def read_metrics(run: Path) -> Iterator[dict[str, Any]]:
             continue
 
 
-def commands_of(run: Path) -> list[str]:
+def run_commands(run: Path) -> list[str]:
     """The commands that began and resumed a run, each once, in order."""
     return list(dict.fromkeys(event["command"] for event in read_metrics(run) if event["kind"] == "begun"))
 
@@ -48,7 +48,7 @@ def last_scores(run: Path, prefix: str, kind: str = "scores") -> dict[str, Any]:
     return last
 
 
-def curve_of(run: Path) -> Curve:
+def read_curve(run: Path) -> Curve:
     """Steps done and mean scores at every measurement. Where a step was measured twice (a resumed
     run, or weights that were averaged at the end) the last result holds."""
     by_step: dict[int, dict[str, float]] = {}

@@ -48,7 +48,7 @@ from specdiff_core.train.answers import (
     read_states,
     write_answers,
 )
-from specdiff_core.train.cards import ModelCard, training_of, write_card
+from specdiff_core.train.cards import ModelCard, training_record, write_card
 from specdiff_core.train.curve import last_scores, read_metrics
 from specdiff_core.train.learners import (
     LEARNERS,
@@ -403,7 +403,7 @@ class DrafterTraining:
             licence="as-its-target",
             base_model="" if is_local(pair.spec.target) else pair.spec.target,
             shape=f"{parameters:.1f} M parameters; see config.json.",
-            history=[*read_history(self.run / BEFORE), training_of(self.run, self._facts, self.device, **facts)],
+            history=[*read_history(self.run / BEFORE), training_record(self.run, self._facts, self.device, **facts)],
             scores=last_scores(self.run, SCORE),
             bounds=last_scores(self.run, SCORE, "bounds"),
             score_name=f"Greedy tokens per round, γ = {settings.block}, on {len(self.held_out)} held-out prompts",
