@@ -22,11 +22,11 @@ from specdiff_core.schema.wording import denoises
 from . import own_pairs, scripts
 from .content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, presets_of
 from .content.html import element
-from .gradio_patches import unjudged
+from .gradio_patches import pass_unchecked
 from .run.engines import missing_file
 from .run.turns import RUN, limit
 
-unjudged(gr.Slider, gr.Dropdown, gr.Number, gr.CheckboxGroup)
+pass_unchecked(gr.Slider, gr.Dropdown, gr.Number, gr.CheckboxGroup)
 LONGEST_PROMPT = 20_000
 """Characters: far more than any context, but quick to reject."""
 TEXT_BOXES = {"draft_temperature": "as the target", "system": "none", "stop": "none"}
@@ -218,10 +218,10 @@ def _value(update: Any) -> Any:
 def start_job(
     tab: str, pressed: Sequence[Any], run: Callable[..., Iterator[str]], inputs: Any, player: gr.HTML, *, js: str
 ) -> Any:
-    """Let a tab's buttons start a job, whose frames go to the player, and call its ``ended`` after Gradio's event."""
+    """Let a tab's buttons start a job, whose frames go to the player, and call ``eventEnded`` after Gradio's event."""
     event = gr.on(pressed, run, inputs, player, js=js, trigger_mode="once", **UNLIMITED)
     for over in (event.then, event.failure):  # together they cover every end
-        over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.ended()", **UNLIMITED)
+        over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.eventEnded()", **UNLIMITED)
     return event
 
 

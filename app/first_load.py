@@ -135,7 +135,7 @@ Worded = Callable[[bytes, str, str], bytes]
 """A page, a link's query and the server's address -> the page."""
 
 
-class Kept:
+class CachedResponses:
     """Middleware that keeps Gradio's page and scripts, compressed: making them takes 87 ms and 2 to
     6 ms (measured), sending less than one. The page depends on the address by which a visitor
     reaches the server, and on nothing else of a request.
@@ -160,7 +160,7 @@ class Kept:
         self.kept: dict[tuple[str, ...] | None, list[Message]] = {}
         self.lock = Lock()
 
-    def key(self, scope: Scope) -> tuple[str, ...] | None:
+    def cache_key(self, scope: Scope) -> tuple[str, ...] | None:
         """The key under which an answer is kept; None: it isn't the same for everyone."""
         if scope["type"] != "http" or scope["method"] != "GET":
             return None
@@ -175,13 +175,13 @@ class Kept:
         return (path, pick_encoding(headers), scope["scheme"], scope["root_path"], race, *address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        key = self.key(scope)
+        key = self.cache_key(scope)
         if key is None and (scope["type"], scope.get("path")) != ("http", "/"):
             await self.app(scope, receive, send)
             return
         if key not in self.kept:
             async with self.lock:  # others wait for the same answer
-                messages = self.kept.get(key) or await self.ask(scope, receive)
+                messages = self.kept.get(key) or await self.fetch(scope, receive)
                 if key is not None and messages[0]["status"] == 200:
                     self.kept[key] = messages
                     if len(self.kept) > self.MOST:
@@ -191,7 +191,7 @@ class Kept:
         for message in messages:
             await send(message)
 
-    async def ask(self, scope: Scope, receive: Receive) -> list[Message]:
+    async def fetch(self, scope: Scope, receive: Receive) -> list[Message]:
         """The whole answer; nothing is sent yet, so that a slow reader holds up nobody."""
         messages: list[Message] = []
 

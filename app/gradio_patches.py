@@ -42,7 +42,7 @@ def skip_stubs() -> None:
     inspect.getfile = file_of  # type: ignore[assignment]  # a patch
 
 
-def calm_queue(page: Any) -> None:
+def poll_less(page: Any) -> None:
     """Let the queue poll less often. By default it looks for new events a thousand times a second
     and for progress a hundred times, which takes 6 % of a core (measured) from the decode."""
     queue = page._queue
@@ -115,7 +115,7 @@ def count_values(page: Any) -> None:
     page.validate_inputs = check
 
 
-def unjudged(*kinds: Any) -> None:
+def pass_unchecked(*kinds: Any) -> None:
     """Let widgets of these classes pass on what they were given: ``DecodeConfig`` judges it, and a person gets a card.
 
     Set on the classes: when an event updates a widget, Gradio makes another instance for that visitor.

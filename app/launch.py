@@ -28,7 +28,7 @@ from specdiff_core import proxies
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, printable
 
 from . import first_load, own_pairs
-from .gradio_patches import answer_json, calm_queue, count_values, judge_origins, keep_queue, skip_stubs
+from .gradio_patches import answer_json, count_values, judge_origins, keep_queue, poll_less, skip_stubs
 from .guard import Guard, is_own
 from .run.engines import Engines
 from .run.gpu import is_zero_gpu
@@ -271,7 +271,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
     from .page import head
 
     page.queue(max_size=64, default_concurrency_limit=8)
-    calm_queue(page)
+    poll_less(page)
     keep_queue(page)
     count_values(page)
     answer_json()
@@ -295,7 +295,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
     ]
     # Gradio compresses its scripts only. Event streams are not compressed.
     scripts = f'<script src="./{first_load.MODULES}"></script>'
-    kept = Middleware(first_load.Kept, scripts=scripts, named=unfurl.race_of, worded=unfurl.with_tags)
+    kept = Middleware(first_load.CachedResponses, scripts=scripts, named=unfurl.race_of, worded=unfurl.with_tags)
     middleware = [
         Middleware(Guard, private=private, uploads=uploads),
         kept,

@@ -214,7 +214,7 @@ def stand(page: Any, kind: str, which: int = 0, tab: str = "live") -> None:
         f"([kind, which]) => {{ const app = {app(tab)}; const stops = app.shown.player.stops;"
         " const found = stops.map((s, i) => [s, i]).filter(([s]) => s.lane === app.shown.selected"
         " && app.shown.lanes[s.lane].events[s.n - 1].kind === kind);"
-        " app.act(() => app.shown.player.stand(found[which][1])); }",
+        " app.act(() => app.shown.player.goToStop(found[which][1])); }",
         [kind, which],
     )
     page.wait_for_function(ready(tab))

@@ -137,7 +137,7 @@ def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict
             page.evaluate(f"{app('race')}.card.hide()")
             choose_file(page, "other.jsonl", b"\n".join(one.replace(name, b'"other":') for one in lines))
             page.wait_for_selector("#race .sd-card:visible :text('This trace cannot be shown')")
-        page.evaluate(f"{app('race')}.open({app('race')}.recordings[0])")
+        page.evaluate(f"{app('race')}.showRecording({app('race')}.recordings[0])")
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.source === 'recording'")
         assert page.locator("#race .sd-card").is_hidden() and page.is_visible("#race .sd-lane")
 
@@ -153,7 +153,7 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         hint = page.locator("#explore .sd-chart header .sd-sub").first
         offers = hint.inner_text()
         stem = page.evaluate(f"Object.keys({app('explore')}.options.recorded['window-map'])[1]")
-        page.evaluate(f"{app('explore')}.choose('recorded', {stem!r})")
+        page.evaluate(f"{app('explore')}.showAnswer('recorded', {stem!r})")
         page.wait_for_function(f"{app('explore')}.answer === {app('explore')}.answers.recorded[{stem!r}]")
         assert hint.inner_text() != offers, "a cell without races offers none"
         page.click("#sd-share")
@@ -168,21 +168,21 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         page.wait_for_selector("#explore .sd-inspector .sd-pq-row")
         assert page.locator(".sd-take").count() and not page.locator(".sd-take:visible").count(), "no other token"
         assert not page.locator(".sd-another p:visible").count()
-        assert page.evaluate(f"{app('explore')}.goAnotherWay({{}})") is False
+        assert page.evaluate(f"{app('explore')}.measureBranch({{}})") is False
 
 
 def test_a_link_opens_its_moment_also_where_nothing_is_permitted(browser: Any, exported: dict[str, str]) -> None:
     address = exported["file"]
     with visit(browser, address, before=NOTHING_PERMITTED) as page:
         page.click("#sd-theme")
-        page.evaluate(f"{app('live')}.jump(5)")
+        page.evaluate(f"{app('live')}.goToRound(5)")
         page.click("#sd-share")
         shown = page.input_value("dialog[open] .sd-link-address")
         assert page.url == address and shown.startswith(f"{address}?tab=live&trace=") and "round=6" in shown
         assert not serious(page)
     with visit(browser, shown) as page:
         page.wait_for_function(f"{VIEW}?.round === 5")
-        page.evaluate(f"{app('live')}.jump(3)")
+        page.evaluate(f"{app('live')}.goToRound(3)")
         page.click("#live .sd-source button:has-text('Link to this moment')")
         page.wait_for_function("location.search.includes('round=4')")
 

@@ -83,7 +83,7 @@ def test_the_window_is_never_blank_and_shows_every_step(page: Any) -> None:
         const app = {LIVE}, empty = [], below = new Set();
         const first = app.shown.player.stops.findIndex((stop) => stop.lane === 'drafted');
         for (let i = first; i < app.shown.player.stops.length; i += 1) {{
-            app.shown.player.stand(i); app.draw();
+            app.shown.player.goToStop(i); app.draw();
             if (!document.querySelector('#live-player .sd-steps .sd-row')) empty.push(i);
             below.add(document.querySelector('#live-player [data-area=tokens]').getBoundingClientRect().top);
         }}
@@ -114,7 +114,7 @@ def test_playback(page: Any) -> None:
         calls.append(request.url)
 
     page.on("request", called)
-    page.evaluate(f"{LIVE}.act(() => {LIVE}.shown.player.stand(2))")
+    page.evaluate(f"{LIVE}.act(() => {LIVE}.shown.player.goToStop(2))")
     for key, stop in (("ArrowRight", 3), ("Shift+ArrowRight", 13), ("ArrowLeft", 12)):
         page.locator("body").press(key)
         assert playhead(page)["stop"] == stop
@@ -243,7 +243,7 @@ def test_of_many_branches_eight_are_drawn_first(page: Any) -> None:
     """Then all of them, in a field that scrolls."""
     resize(page, "phone")
     opened(page, "dialogue-markov-head-draft-tree")
-    page.evaluate(f"{LIVE}.jump({LIVE}.shown.lanes.drafted.rounds.findIndex(({{ tree }}) => tree.count > 8))")
+    page.evaluate(f"{LIVE}.goToRound({LIVE}.shown.lanes.drafted.rounds.findIndex(({{ tree }}) => tree.count > 8))")
     page.wait_for_function(ready("live"))
     lines, button = page.locator("#live-player .sd-steps .sd-row"), page.locator("#live-player .sd-lines")
     assert lines.count() == 8 and button.get_attribute("aria-expanded") == "false"
@@ -308,7 +308,7 @@ def test_one_player_at_a_time(page: Any) -> None:
     page.wait_for_function(f"!{LIVE}.frames.awake && {RACE}.frames.awake")
     stood, stop = page.evaluate(f"[{LIVE}.shown.player.t, {LIVE}.shown.player.stop]")
     page.wait_for_function(f"{RACE}.shown.trace")
-    page.evaluate(f"document.activeElement.blur(); {RACE}.act(() => {RACE}.shown.player.stand(1))")
+    page.evaluate(f"document.activeElement.blur(); {RACE}.act(() => {RACE}.shown.player.goToStop(1))")
     page.locator("body").press("ArrowRight")
     assert page.evaluate(f"{RACE}.shown.player.stop") == 2
     assert page.evaluate(f"[{LIVE}.shown.player.t, {LIVE}.shown.player.stop]") == [stood, stop]
@@ -332,7 +332,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     assert [words[1:] for words in lanes(page, "race", "name")] == ["Vanilla", "block γ 9"]
     assert page.get_attribute("#race-player .sd-chip", "data-kind") == "recording"
     assert "Dialogue, greedy" in page.text_content("#race-player .sd-source-words")
-    page.evaluate(f"{RACE}.jump(1)")
+    page.evaluate(f"{RACE}.goToRound(1)")
     page.wait_for_function(ready("race"))
     assert page.locator("#race-player .sd-steps .sd-label:text-is('draft')").count() == 1
     words = page.locator("#race-player .sd-lane-text .sd-text").last.text_content()
@@ -341,7 +341,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     page.wait_for_function(f"{RACE}.shown.stage.names.length === 1 && {ready('race')}")
     words = page.text_content("#race-player .sd-lane-text .sd-text")
     assert "Once upon a time" in words, "at the end the text as a whole"
-    page.evaluate(f"{RACE}.jump(1)")
+    page.evaluate(f"{RACE}.goToRound(1)")
     page.wait_for_function(ready("race"))
     assert page.locator("#race-player .sd-t-id").count() > 2, "before it, ids"
     page.evaluate(tell, {**detail, "lanes": ["gone"]})

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.first_load import FIRST, MODULES, STATIC, Kept, first, import_map, modules, routes
+from app.first_load import FIRST, MODULES, STATIC, CachedResponses, first, import_map, modules, routes
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def client() -> TestClient:
         return PlainTextResponse(f"{request.url.path} {number}", 200 if number else 503)
 
     paths = [Route(path, answer, methods=["GET", "POST"]) for path in ("/", "/assets/a.js", "/runs/a", "/config")]
-    return TestClient(Starlette(routes=paths, middleware=[Middleware(Kept)]))
+    return TestClient(Starlette(routes=paths, middleware=[Middleware(CachedResponses)]))
 
 
 def test_a_page_and_its_scripts_are_made_once_but_no_failure_is_kept(client: TestClient) -> None:

@@ -22,15 +22,15 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.testclient import TestClient
 
 from app import launch
-from app.first_load import MODULES, Kept
+from app.first_load import MODULES, CachedResponses
 from app.gradio_patches import (
     PROGRESS_SLEEP,
     QUEUE_SLEEP,
     answer_json,
-    calm_queue,
     count_values,
     judge_origins,
-    unjudged,
+    pass_unchecked,
+    poll_less,
 )
 from app.guard import is_own
 
@@ -46,8 +46,8 @@ def test_the_launcher_applies_them_and_begins_the_page_with_our_scripts(monkeypa
     try:
         assert page._queue.sleep_when_free == QUEUE_SLEEP and GradioMCPServer.postprocess_output_data is not write
         assert page.validate_inputs.__module__ == count_values.__module__
-        kept, zipped = (one.cls for one in app.user_middleware if one.cls in (Kept, GZipMiddleware))
-        assert (kept, zipped) == (Kept, GZipMiddleware), "what is kept is compressed once"
+        kept, zipped = (one.cls for one in app.user_middleware if one.cls in (CachedResponses, GZipMiddleware))
+        assert (kept, zipped) == (CachedResponses, GZipMiddleware), "what is kept is compressed once"
         for page.share in (False, True):
             ours = f'<script src="./{MODULES}">'
             for headers in ({}, {"range": "bytes=0-"}):  # kept, and not
@@ -68,10 +68,10 @@ def test_gradios_queue_still_reads_the_pauses_that_are_set() -> None:
     queue = page._queue
     assert queue.sleep_when_free < QUEUE_SLEEP, "no longer needed"
     assert queue.progress_update_sleep_when_free < PROGRESS_SLEEP, "no longer needed"
-    calm_queue(page)
+    poll_less(page)
     assert (queue.sleep_when_free, queue.progress_update_sleep_when_free) == (QUEUE_SLEEP, PROGRESS_SLEEP)
     queue.sleep_when_free = 0.2
-    calm_queue(page)
+    poll_less(page)
     assert queue.sleep_when_free == 0.2
 
 
@@ -169,7 +169,7 @@ def test_gradios_own_scripts_still_run_before_what_launch_adds_to_the_head() -> 
 def test_gradio_would_still_judge_values() -> None:
     """A choice that is not in the list, a number beyond the range: a toast instead of our card. Of
     any instance: an event that updates a widget makes another."""
-    unjudged(gr.Dropdown, gr.Slider)
+    pass_unchecked(gr.Dropdown, gr.Slider)
     for widget, value in ((gr.Dropdown(["a"]), "b"), (gr.Slider(1, 3), 9)):
         with pytest.raises(gr.Error):
             inspect.unwrap(type(widget).preprocess)(widget, value)

@@ -73,13 +73,19 @@ const NOT_KEPT = {
   hint: 'Its prompt and settings are in the form.',
 };
 const KEPT = ' The page shows what arrived before that.';
+const UNCONFIRMED = {
+  title: 'The result didn’t arrive in time',
+  message: `The server hasn’t confirmed that it stopped.${KEPT}`,
+  hint: 'Run again.',
+};
 
 const BETWEEN = 80; // milliseconds between two pictures of a race under way, at least
 
 const wantsStillness = () => window.matchMedia('(prefers-reduced-motion: reduce)').matches;
 
 /** The name of a recording's file, which is also its name in a link. */
-const fileOf = (url) => decodeURIComponent(url.split('/').slice(-1)[0]);
+const fileOf = (url) =>
+  typeof url === 'string' ? decodeURIComponent(url.split('/').slice(-1)[0]) : ''; // read by an export
 
 /** @extends {Job<Race>} */
 export class App extends Job {
@@ -96,7 +102,7 @@ export class App extends Job {
     this.redrafting = null;
     this.noSteps = new Set(options.noSteps);
     this.shown = new Shown(new Stage([], {}, options), new Playhead());
-    /** @type {any} the race on the stage, as `open` takes it; null if it cannot be opened again */
+    /** @type {any} the race on the stage, as `restore` takes it; null if it cannot be opened again */
     this.place = null;
     this.formSettings = ''; // of the controls
     this.runSettings = ''; // of the latest run; the controls may have changed since
@@ -109,9 +115,9 @@ export class App extends Job {
     this.speaks = false; // whether the next drawing is read out
     this.study = new Study(root, {
       shown: () => this.shown,
-      select: (name) => this.select(name),
-      jump: (round) => this.jump(round),
-      rest: (seconds) => this.act((player) => player.rest(seconds)),
+      selectLane: (name) => this.selectLane(name),
+      goToRound: (round) => this.goToRound(round),
+      pauseAt: (seconds) => this.act((player) => player.pauseAt(seconds)),
       draw: () => this.draw(),
       speak: () => this.speak(),
       query: () => this.momentQuery() || this.query(),
@@ -128,67 +134,82 @@ export class App extends Job {
       if (target instanceof Element && target.closest('.sd-invalid')) this.card.hide();
     });
     // Fires when the tab is shown or hidden: the size changes from or to zero.
-    new ResizeObserver(() => this.frames.turn(isShown(this.root))).observe(
+    new ResizeObserver(() => this.frames.setAwake(isShown(this.root))).observe(
       /** @type {Element} */ (root.querySelector('.sd-voice')),
     );
-    this.frames.turn(isShown(this.root));
+    this.frames.setAwake(isShown(this.root));
   }
 
   // ---- messages of the server ----
 
-  /** @override */ async receive(message) {
+  /** Show a file that the server read, or, in an export, this page. @override */
+  async openFile(message) {
     const { card } = this;
-    if (message.source === 'file') {
-      if (this.live) {
-        if (message.trace || this.frames.awake) card.show(REFUSAL);
-        return;
-      }
-      if (message.card && !this.frames.awake) { // only the open tab shows it
-        if (this.options.kind === 'race' || isOpen('race')) return;
-        openTab('live');
-      }
-      this.calls += 1;
-    }
-    if (!message.finished) {
-      this.begin(message);
-      this.status.show(message.phase === 'loading' ? `${message.message || 'Loading'}…` : '');
+    if (this.live) {
+      if (message.trace || this.frames.awake) card.show(REFUSAL);
       return;
     }
-    const { live } = this;
-    let trace;
-    try {
-      trace = await this.traceOf(message);
-    } catch (error) {
-      await this.finishLocally(live);
-      throw error;
+    if (message.card && !this.frames.awake) { // only the open tab shows it
+      if (this.options.kind === 'race' || isOpen('race')) return;
+      openTab('live');
     }
-    const source = message.phase === 'stopped' ? 'stopped' : message.source;
-    if (this.state !== 'waiting') this.over(); // a file may be opened while a run waits
+    this.calls += 1;
+    const trace = await this.fetchResult(message);
     card.hide();
-    if (trace && live?.run === message.run && this.shown.growing) this.settle(trace, source);
-    else if (trace) {
-      this.show(trace, source, {
-        file: typeof message.trace === 'string' ? fileOf(message.trace) : '',
-      });
-      if (message.source === 'file') openTab(this.options.kind);
-    } else this.giveBack(live);
+    if (trace) {
+      this.showTrace(trace, message.source, { file: fileOf(message.trace) });
+      openTab(this.options.kind);
+    }
     if (message.card) card.show(message.card);
-    else if (!trace) this.status.show(NOTHING, false);
   }
 
-  /**
-   * The trace of a final message: the race that was followed, a file that the server read, or, in
-   * an export, a file that this page read. @param {any} message @returns {Promise<Trace | null>}
-   */
-  async traceOf({ run, trace, size }) {
+  /** Follow a race that the server runs. @override */
+  progress({ run, trace, phase, message }) {
+    if (trace && this.live?.run !== run) this.follow(run, trace);
+    this.status.show(phase === 'loading' ? `${message || 'Loading'}…` : '');
+  }
+
+  /** The trace of the race that was followed, or of a file. @override @param {any} message
+   *  @returns {Promise<Trace | null>} */
+  async fetchResult({ run, trace, size }) {
     if (typeof trace !== 'string') return trace ?? null;
     const file = this.live?.run === run ? this.live?.file : null;
     return (file ?? new GrowingTrace(trace)).upTo(size);
   }
 
-  /** Follow a race that the server runs. @param {{run: string, trace: string}} message */
-  begin({ run, trace }) {
-    if (!trace || this.live?.run === run) return;
+  /** @override @param {import('./job.js').Ending} ending @param {Race | null} live
+   *  @param {any} message @param {Trace | null} trace */
+  async ended(ending, live, message, trace) {
+    this.threads = null;
+    if (ending !== 'finished') return this.endEarly(ending, live);
+    const source = message.phase === 'stopped' ? 'stopped' : message.source;
+    this.card.hide();
+    if (!trace) this.restoreStage(live);
+    else if (live?.run === message.run && this.shown.growing) this.keepRace(trace, source);
+    else this.showTrace(trace, source, { file: fileOf(message.trace) });
+    if (message.card) this.card.show(message.card);
+    else if (!trace) this.status.show(NOTHING, false);
+  }
+
+  /** Keep the events that have arrived of a race without a final message, and the settings.
+   *  @param {string} ending @param {Race | null} live */
+  async endEarly(ending, live) {
+    const kept = this.shown.growing ? KEPT : '';
+    if (live && kept) {
+      live.file.left = true;
+      this.keepRace(await live.file.trace(), 'stopped');
+    } else this.restoreStage(live);
+    if (ending === 'unconfirmed' && kept) this.card.show(UNCONFIRMED);
+    if (ending !== 'lost') return;
+    if (this.formSettings && fits(this.formSettings)) {
+      history.replaceState(null, '', `${location.pathname}?${this.formSettings}`); // Gradio reloads it
+    }
+    const keeps = kept && ' Download it if you want to keep it.';
+    this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
+  }
+
+  /** @param {string} run @param {string} trace its address */
+  follow(run, trace) {
     const file = new GrowingTrace(trace);
     this.live = { run, file, before: null };
     this.calls += 1;
@@ -204,13 +225,13 @@ export class App extends Job {
     if (this.live?.run !== run || !Object.values(file.lanes).some((events) => events.length)) {
       return;
     }
-    if (!this.live.before) this.enterRace(this.live);
+    if (!this.live.before) this.clearStage(this.live);
     this.shown.grow(file.lanes, this.options);
-    this.frames.ask();
+    this.frames.requestDraw();
   }
 
   /** Clear the stage for a race that begins. @param {Race} live */
-  enterRace(live) {
+  clearStage(live) {
     const { shown, place, runSettings: settings, options } = this;
     const { file } = live;
     const origin = { source: 'run', settings, file: fileOf(file.url) };
@@ -229,23 +250,23 @@ export class App extends Job {
 
   /** Show again what was there before a race of which nothing was measured.
    *  @param {Race | null} live */
-  giveBack(live) {
+  restoreStage(live) {
     if (live) live.file.left = true;
     if (live?.before) {
       Object.assign(this, live.before);
       this.study.leave();
       address(this.query());
     }
-    this.compare();
+    this.compareControls();
   }
 
   /** The race on the stage is over: keep it, where the visitor has come to.
    *  @param {Trace} trace @param {string} source */
-  settle(trace, source) {
+  keepRace(trace, source) {
     this.shown.end(trace, source, this.options);
     this.speaks ||= !this.shown.player.playing;
-    this.kept();
-    this.compare();
+    this.noteOrigin();
+    this.compareControls();
   }
 
   /**
@@ -254,7 +275,7 @@ export class App extends Job {
    *   source?: string, settings?: string}} race
    * @param {boolean} [chosen] by the visitor or a link, not by the controls or the opening page
    */
-  async open(race, chosen = true) {
+  async showRecording(race, chosen = true) {
     const { url, lanes = null, title = '', labels = {}, source = 'recording', settings = '' } =
       race;
     if (this.live) {
@@ -269,7 +290,7 @@ export class App extends Job {
       const trace = await fetchTrace(url);
       if (call !== this.calls || this.live) return;
       const recording = this.recordings.find((one) => one.url === url);
-      this.show({ ...trace, title: title || trace.title }, source, {
+      this.showTrace({ ...trace, title: title || trace.title }, source, {
         lanes,
         labels,
         settings: recording ? recording.settings : settings,
@@ -279,7 +300,9 @@ export class App extends Job {
     } catch (error) {
       if (call !== this.calls) return;
       const [opening] = this.recordings;
-      if (isRun(fileOf(url)) && !this.shown.trace && opening) await this.open({ url: opening.url });
+      if (isRun(fileOf(url)) && !this.shown.trace && opening) {
+        await this.showRecording({ url: opening.url });
+      }
       const { hint, ...refused } = isRun(fileOf(url)) ? NOT_KEPT : NO_RECORDING;
       this.card.show({ ...refused, hint: hint + this.pressWords });
       console.warn('recording not shown:', error);
@@ -289,14 +312,14 @@ export class App extends Job {
   /** Add the staged round with other windows and steps. @param {string} url @param {Shown} shown */
   async fetchBlock(url, shown) {
     shown.block = readBlock((await fetchTrace(url)).lanes);
-    this.frames.ask();
+    this.frames.requestDraw();
   }
 
   /** Have the staged round of the visitor's run drafted again with other windows and steps. */
   redraft() {
     this.redrafting = { shown: this.shown, part: 0, parts: 0 };
     this.press('redraft');
-    this.frames.ask();
+    this.frames.requestDraw();
   }
 
   stopRedraft() {
@@ -311,14 +334,14 @@ export class App extends Job {
     if (!redrafting) return;
     [redrafting.part, redrafting.parts] = parts;
     if (finished) this.redrafting = null;
-    this.frames.ask();
+    this.frames.requestDraw();
     if (card) this.card.show(card);
     else if (finished && phase === 'finished') await this.fetchBlock(trace, redrafting.shown);
   }
 
   /** Show a recording that the visitor chose from the list. @param {{url: string}} recording */
-  async choose(recording) {
-    const shown = this.open(recording);
+  async chooseRecording(recording) {
+    const shown = this.showRecording(recording);
     const file = encodeURIComponent(fileOf(recording.url));
     if (!this.live) visit(`tab=${this.options.kind}&trace=${file}`);
     await shown;
@@ -330,7 +353,7 @@ export class App extends Job {
   /** Put a trace on the stage and play it. @param {Trace} trace @param {string} source
    *  @param {{lanes?: string[] | null, labels?: Labels, settings?: string | null, file?: string}}
    *  [more] `file`: its name in a link; `settings`: of a recording */
-  show(trace, source, { lanes = null, labels = {}, settings = null, file = '' } = {}) {
+  showTrace(trace, source, { lanes = null, labels = {}, settings = null, file = '' } = {}) {
     const origin = { source, file, settings: settings ?? '' };
     const selected = lanes ? null : this.shown.selected;
     const shown = Shown.of(trace, this.options, origin, { lanes, labels, selected });
@@ -339,15 +362,15 @@ export class App extends Job {
     this.study.leave();
     if (settings === null) {
       if (shown.ran) this.linkRun();
-      this.kept();
+      this.noteOrigin();
     } else mark();
     if (wantsStillness()) shown.player.seek(shown.player.duration);
     else shown.player.play();
-    this.compare();
+    this.compareControls();
   }
 
   /** Note where the race on the stage can be found again; of the visitor's own, its numbers too. */
-  kept() {
+  noteOrigin() {
     const { shown } = this;
     const { file, ran, settings } = shown;
     const source = ran ? 'kept' : shown.source;
@@ -385,17 +408,17 @@ export class App extends Job {
   }
 
   /** Select the lane whose text, window and numbers are shown. @param {string} name */
-  select(name) {
+  selectLane(name) {
     if (!this.shown.select(name)) return;
     this.study.leave();
     this.speaks = !this.shown.player.playing;
-    this.frames.ask();
+    this.frames.requestDraw();
   }
 
   // ---- actions of the visitor ----
 
   /** Show the recording that matches changed controls. @param {Settings} values */
-  controls(values) {
+  controlsChanged(values) {
     const before = this.formSettings;
     const settings = linkOf(values);
     this.formSettings = settings;
@@ -404,12 +427,12 @@ export class App extends Job {
       (before ? settings === before : this.chosen);
     const match = unchanged ? null : this.recordings.find((one) => one.settings === settings);
     if (match && ['recording', ''].includes(this.shown.source)) {
-      this.open({ url: match.url }, false);
-    } else this.compare();
+      this.showRecording({ url: match.url }, false);
+    } else this.compareControls();
   }
 
   /** Note whether the controls match the stage. */
-  compare() {
+  compareControls() {
     const { trace, settings, source } = this.shown;
     const runs = this.state !== 'idle' && this.formSettings === this.runSettings;
     const differs = trace && this.formSettings && this.formSettings !== settings && !runs &&
@@ -422,15 +445,15 @@ export class App extends Job {
         predictedWords(predictions, typical, this.formSettings, denoises)
       }`
       : '';
-    this.frames.ask();
+    this.frames.requestDraw();
   }
 
   /** Called by Gradio for each run (app/scripts.py). Returns its threads, if they are chosen.
    *  @param {Settings} values */
-  began(values) {
+  runSubmitted(values) {
     const { threads } = this;
     this.runSettings = linkOf(values);
-    this.compare();
+    this.compareControls();
     if (this.state === 'idle') this.pressedRun(); // by a key
     this.threads = null;
     return threads;
@@ -442,51 +465,12 @@ export class App extends Job {
     this.press('run');
   }
 
-  /** @override */ refused() {
-    this.finishLocally(this.live);
-  }
-
-  /** @override */ over() {
-    super.over();
-    this.threads = null;
-  }
-
-  /** Keep the events that have arrived, and the settings. @override */
-  async lost(stopped) {
-    const kept = this.shown.growing ? KEPT : '';
-    await this.finishLocally(this.live);
-    if (stopped) {
-      if (kept) {
-        this.card.show({
-          title: 'The result didn’t arrive in time',
-          message: `The server hasn’t confirmed that it stopped.${kept}`,
-          hint: 'Run again.',
-        });
-      }
-      return;
-    }
-    if (this.formSettings && fits(this.formSettings)) {
-      history.replaceState(null, '', `${location.pathname}?${this.formSettings}`); // Gradio reloads it
-    }
-    const keeps = kept && ' Download it if you want to keep it.';
-    this.card.show(lostCard(kept + keeps, 'your prompt and settings'));
-  }
-
-  /** Show the events that arrived of a race that ended without its final message.
-   *  @param {Race | null} live */
-  async finishLocally(live) {
-    this.over();
-    if (!live || !this.shown.growing) return this.giveBack(live);
-    live.file.left = true;
-    this.settle(await live.file.trace(), 'stopped');
-  }
-
   /** @param {(player: Playhead) => void} change of the playhead */
   act(change) {
     this.study.game = null;
     change(this.shown.player);
     this.speaks ||= !this.shown.player.playing;
-    this.frames.ask();
+    this.frames.requestDraw();
   }
 
   toggle() {
@@ -494,8 +478,8 @@ export class App extends Job {
   }
 
   /** Play the staged round from its beginning. */
-  stage() {
-    this.act((player) => player.stage());
+  playStaged() {
+    this.act((player) => player.playStaged());
   }
 
   /** Let the visitor type a prompt. */
@@ -524,7 +508,7 @@ export class App extends Job {
 
   /** @param {number} share of the race */
   seek(share) {
-    this.act((player) => player.rest(share * player.duration));
+    this.act((player) => player.pauseAt(share * player.duration));
   }
 
   /** @param {number | 'auto'} slow wall seconds per decode second */
@@ -533,13 +517,13 @@ export class App extends Job {
   }
 
   /** Move the playhead to the verdict of a round of the selected lane. */
-  jump(round) {
-    this.standAt({ lane: this.shown.selected ?? '', round: round + 1, at: 'commit' });
+  goToRound(round) {
+    this.goTo({ lane: this.shown.selected ?? '', round: round + 1, at: 'commit' });
   }
 
   /** Move the playhead to the verdict of a round, and scroll to the window. */
-  look(round) {
-    this.jump(round);
+  scrollToRound(round) {
+    this.goToRound(round);
     const panel = /** @type {HTMLElement} */ (this.root.querySelector('.sd-window'));
     panel.focus({ preventScroll: true });
     panel.scrollIntoView({ block: 'center' });
@@ -609,15 +593,15 @@ export class App extends Job {
         ? { url: `runs/${moment.trace}`, source: 'kept', settings: moment.settings }
         : null);
     if (!race) return false;
-    if (this.shown.file !== moment.trace) await this.open(race);
-    if (this.shown.file === moment.trace && !moment.whole) this.standAt(moment); // still wanted
+    if (this.shown.file !== moment.trace) await this.showRecording(race);
+    if (this.shown.file === moment.trace && !moment.whole) this.goTo(moment); // still wanted
     return true;
   }
 
   /** Move the playhead to a moment. @param {Pick<Moment, 'lane' | 'round' | 'at'>} moment */
-  standAt(moment) {
-    if (this.shown.lanes[moment.lane]) this.select(moment.lane);
-    this.act(() => this.shown.standAt(moment));
+  goTo(moment) {
+    if (this.shown.lanes[moment.lane]) this.selectLane(moment.lane);
+    this.act(() => this.shown.goTo(moment));
   }
 
   /** Download the trace: the server's bytes, or the same format after a stopped run. */
@@ -674,7 +658,7 @@ export class App extends Job {
   /** Read the next drawing out. */
   speak() {
     this.speaks = true;
-    this.frames.ask();
+    this.frames.requestDraw();
   }
 
   /** Wall milliseconds passed. Returns whether the playhead plays on. */
@@ -700,7 +684,7 @@ export function mount(element, props, watch, options) {
   listen(app, props, watch, UNREADABLE);
   const values = /** @type {any} */ (window).specdiffControls?.[options.kind] ?? {}; // app/scripts.py
   if (app.calls) app.formSettings = linkOf(values);
-  else app.controls(values);
+  else app.controlsChanged(values);
   const moment = readMoment(location.search);
   const opensHere = moment &&
     (isRun(moment.trace)
@@ -709,6 +693,6 @@ export function mount(element, props, watch, options) {
   const [opening] = options.recordings;
   if (moment && opensHere) app.openMoment(moment);
   else if (opening && !app.shown.trace && !app.live && !app.calls) {
-    app.open({ url: opening.url }, false);
+    app.showRecording({ url: opening.url }, false);
   }
 }

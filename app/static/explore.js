@@ -38,7 +38,7 @@ import { code } from './views/room.js';
 /** @typedef {'recorded' | 'live'} Source of an answer */
 /** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]},
  *  show?: (answer: Answer) => void, pick?: (key: string) => void, figure?: string,
- *  over?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
+ *  ended?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
 
 /** @type {Record<string,
  *  new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
@@ -47,6 +47,14 @@ const WORDS = {
   waits: 'Waiting in the queue…',
   alone: 'Up to two questions are measured at a time, in turns.',
   stops: 'Stopping; results so far are kept…',
+};
+const EARLY = {
+  title: 'The measurement ended early',
+  hint: 'Results so far are kept. Measure again; if the server is busy, wait a little.',
+};
+const WITHOUT_RESULT = {
+  refused: 'The server refused the measurement.',
+  unconfirmed: 'The server hasn’t confirmed that it stopped.',
 };
 const UNREADABLE = {
   title: 'This answer cannot be shown',
@@ -60,7 +68,7 @@ export class Explore extends Job {
   constructor(root, options) {
     super(root, options.prefix, options.patience, WORDS);
     this.options = options;
-    this.kept = `specdiff-exploring-${options.prefix}`; // where the token is kept for a reload
+    this.storageKey = `specdiff-exploring-${options.prefix}`; // where the token is kept for a reload
     this.name = ''; // of the question
     /** @type {Source} */
     this.source = 'recorded';
@@ -85,7 +93,7 @@ export class Explore extends Job {
     this.token = '';
     this.linked = ''; // the question whose settings are in the link: they are shown
     this.follows = false; // a measurement from before a reload
-    this.looked = false; // whether the tab has been on the screen
+    this.seen = false; // whether the tab has been on the screen
     this.listed = false; // whether all numbers are shown
     this.unfolded = false; // whether notes and further charts are shown
     /** @type {Record<string, Record<string, number>>} by figure: values of its sliders */
@@ -105,33 +113,33 @@ export class Explore extends Job {
       ) => [name, new Form(fields, `${options.prefix}-${name}`, options.pairs, () => this.draw())]),
     );
     this.status.element.removeAttribute('role'); // it changes every second
-    this.begin();
+    this.readLink();
     this.content = /** @type {HTMLElement} */ (root.querySelector('.sd-cmp-full'));
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       watcher.disconnect();
-      this.looked = true;
+      this.seen = true;
       this.fetchRecorded();
     });
     watcher.observe(root);
-    this.again();
+    this.resume();
   }
 
   /** Begin with the question of the link. */
-  begin() {
+  readLink() {
     const query = new URLSearchParams(location.search);
     const [named, answer] = ['explore', 'answer'].map((name) => query.get(name) ?? '');
     const question = this.options.renamed[named] ?? named;
     const questions = Object.keys(this.forms);
     if (Object.hasOwn(this.options.recorded[question] ?? {}, answer)) this.stems[question] = answer;
-    this.select(questions.includes(question) ? question : questions[0]);
+    this.showQuestion(questions.includes(question) ? question : questions[0]);
     if (questions.includes(question)) this.form.fill(Object.fromEntries(query));
     if (Object.keys(this.form.changed()).length) this.linked = question;
   }
 
   /** Follow a measurement that was running when the page was reloaded. */
-  async again() {
-    const token = recall(this.kept, 'sessionStorage');
+  async resume() {
+    const token = recall(this.storageKey, 'sessionStorage');
     if (!token) return;
     this.token = token;
     this.follows = true;
@@ -236,7 +244,7 @@ export class Explore extends Job {
 
   /** Load the drafted lane of a race, once. @param {string} race */
   async loadDrafted(race) {
-    const url = await this.race(race);
+    const url = await this.raceUrl(race);
     if (url === this.drafted.url) return;
     this.drafted = { url, lane: null };
     const trace = url && await fetchTrace(url).catch(() => null); // shown without it
@@ -261,9 +269,9 @@ export class Explore extends Job {
   }
 
   /** Show an answer again. @param {Explore['place']} place */
-  open({ name, source, stem }) {
-    this.select(name);
-    this.choose(source, stem);
+  restore({ name, source, stem }) {
+    this.showQuestion(name);
+    this.showAnswer(source, stem);
   }
 
   /** Make an entry of the browser's history for a change. @param {() => unknown} change */
@@ -277,7 +285,7 @@ export class Explore extends Job {
   }
 
   /** @param {string} name of a question */
-  select(name) {
+  showQuestion(name) {
     this.name = name;
     this.races = null;
     this.card.prefix = `${this.prefix}-${name}`; // of its form's ids
@@ -285,18 +293,18 @@ export class Explore extends Job {
     const Widget = WIDGETS[name];
     this.widgets[name] ??= Widget
       ? new Widget(() => this.draw(), {
-        race: (race) => this.race(race),
+        race: (race) => this.raceUrl(race),
         open: (race) => this.openRace(race),
-        ask: (values) => this.goAnotherWay(values),
+        measure: (values) => this.measureBranch(values),
       })
       : null;
     mark();
     this.draw();
-    if (this.looked) this.fetchRecorded();
+    if (this.seen) this.fetchRecorded();
   }
 
   /** Show a recorded answer with its settings, or the visitor's own. @param {Source} source */
-  async choose(source, stem) {
+  async showAnswer(source, stem) {
     this.source = source;
     this.races = null;
     this.stems[this.name] = stem;
@@ -362,7 +370,7 @@ export class Explore extends Job {
   }
 
   /** The address of a race's trace; undefined until the exploration ends. */
-  async race(race) {
+  async raceUrl(race) {
     const { from } = this.shown;
     const file = this.answer.files?.[race];
     return file && (from === 'live' ? file : this.options.folder + file);
@@ -372,7 +380,7 @@ export class Explore extends Job {
   async openRace(race) {
     const [file, drafted = 'drafted'] = race.split('#');
     const { from } = this.shown;
-    const url = await this.race(file);
+    const url = await this.raceUrl(file);
     if (!url) {
       this.status.show(
         from === 'live'
@@ -401,7 +409,7 @@ export class Explore extends Job {
 
   /** Measure the shown answer again with some values changed.
    *  @param {Record<string, any>} values */
-  ask(values) {
+  measureWith(values) {
     if (!this.free) return;
     this.form.repeat({ ...this.answer.choice, ...values });
     this.press('run');
@@ -414,7 +422,7 @@ export class Explore extends Job {
 
   /** Measure the shown answer again with a branch. Returns whether it began.
    *  @param {Record<string, any>} values */
-  goAnotherWay(values) {
+  measureBranch(values) {
     if (!this.free) return false;
     this.branch = { ...this.answer.choice, ...values };
     this.press('run');
@@ -424,7 +432,7 @@ export class Explore extends Job {
   /** @override */ pressedRun() {
     this.token = code(12); // of this tab
     this.follows = false;
-    keep(this.kept, this.token, 'sessionStorage');
+    keep(this.storageKey, this.token, 'sessionStorage');
     this.voice = '';
     this.races = null;
     if (!this.branch) address(this.query()); // for a reload
@@ -432,33 +440,28 @@ export class Explore extends Job {
     this.draw();
   }
 
-  /** @override */ over() {
-    super.over();
-    this.branch = null;
-    this.bar = null;
+  /** @override */ async fetchResult(message) {
+    this.acceptResult(message);
+  }
+
+  /** @override */ ended(ending, live, message) {
+    const { branch } = this;
+    Object.assign(this, { branch: null, bar: null });
     mark();
-    for (const widget of Object.values(this.widgets)) widget?.over?.();
-    keep(this.kept, null, 'sessionStorage');
+    for (const widget of Object.values(this.widgets)) widget?.ended?.();
+    keep(this.storageKey, null, 'sessionStorage');
+    const { card = null, explore: name = '', made, phase, done = 0 } = message ?? {};
+    if (made) this.made[name] = made;
+    if (ending === 'lost') {
+      const kept = this.shown.from === 'live' ? ' Download the results that you want to keep.' : '';
+      this.card.show(lostCard(kept, 'your question. Then measure again'));
+    } else if (ending in WITHOUT_RESULT) {
+      this.card.show({ ...EARLY, message: WITHOUT_RESULT[ending] });
+    } else if (card) this.card.show(branch ? { ...card, field: '' } : card); // the value isn't in the form
+    else if (name) {
+      this.voice = `${phase === 'stopped' ? 'Stopped' : 'Measured'}: ${plural(done, 'step')}.`;
+    }
     this.draw();
-  }
-
-  failed(message) {
-    this.over();
-    this.card.show({
-      title: 'The measurement ended early',
-      message,
-      hint: 'Results so far are kept. Measure again; if the server is busy, wait a little.',
-    });
-  }
-
-  /** @override */ lost(stopped) {
-    this.failed('The server hasn’t confirmed that it stopped.');
-    const kept = this.shown.from === 'live' ? ' Download the results that you want to keep.' : '';
-    if (!stopped) this.card.show(lostCard(kept, 'your question. Then measure again'));
-  }
-
-  /** @override */ refused() {
-    this.failed('The server refused the measurement.');
   }
 
   /** @override */ queued(message) {
@@ -466,43 +469,23 @@ export class Explore extends Job {
     this.draw(); // after a reload the form shows it now
   }
 
-  /** @override */ receive(message) {
-    if (message.phase === 'gone') {
-      this.over();
-      return;
-    }
-    const { explore: name, phase, result } = message;
-    if (name && name !== this.name && this.follows) this.select(name);
-    if (result && (phase === 'finished' || !this.branch)) this.accept(message);
-    if (message.finished) {
-      this.finish(message);
-      return;
-    }
-    this.live = { run: message.run, name };
+  /** @override */ progress(message) {
+    this.acceptResult(message);
+    this.live = { run: message.run, name: message.explore };
     this.bar = message.total ? { max: message.total, value: message.done } : null;
     this.status.show(progressWords(message));
     this.draw();
   }
 
-  /** Show an answer of the server. */
-  accept(message) {
-    const { explore: name, result, files } = message;
+  /** Show the server's answer so far; of a branch, only the whole one. */
+  acceptResult({ explore: name, result, files, phase }) {
+    if (name && name !== this.name && this.follows) this.showQuestion(name);
+    if (!result || (phase !== 'finished' && this.branch)) return;
     this.answers.live[name] = { ...result, files };
     delete this.made[name];
     if (name === this.name) this.source = 'live';
     if (this.branch || this.follows) this.forms[name].repeat(result.choice);
     if (this.branch && name === this.name) address(this.query());
-  }
-
-  /** Show the final state. */
-  finish({ explore: name, made, phase, done = 0, card }) {
-    if (made) this.made[name] = made;
-    const { branch } = this;
-    this.over();
-    if (card) this.card.show(branch ? { ...card, field: '' } : card); // the value isn't in the form
-    const ended = phase === 'stopped' ? 'Stopped' : 'Measured';
-    this.voice = card ? '' : `${ended}: ${plural(done, 'step')}.`;
-    this.draw();
   }
 }
 

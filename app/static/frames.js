@@ -11,31 +11,31 @@ export class Frames {
     this.show = show;
     this.dirty = true; // something is to be drawn
     this.awake = false; // on the screen
-    this.asked = 0; // id of the requested frame
+    this.requested = 0; // id of the requested frame
     this.last = 0; // time of the frame before; 0: nothing moved
     this.drawn = 0; // when the last picture was drawn
   }
 
   /** Draw soon. */
-  ask() {
+  requestDraw() {
     this.dirty = true;
     this.wake();
   }
 
   wake() {
-    if (!this.asked && this.awake) {
-      this.asked = requestAnimationFrame((now) => this.frame(now));
+    if (!this.requested && this.awake) {
+      this.requested = requestAnimationFrame((now) => this.frame(now));
     }
   }
 
   /** Begin or stop drawing, as the tab is opened or left. @param {boolean} awake */
-  turn(awake) {
+  setAwake(awake) {
     this.awake = awake;
     this.wake();
   }
 
   frame(now) {
-    this.asked = 0;
+    this.requested = 0;
     if (!this.awake) {
       this.last = 0;
       return;

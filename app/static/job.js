@@ -19,6 +19,9 @@ const GRACE = 2500; // milliseconds between the final message and the end of Gra
 
 /** @typedef {'idle' | 'waiting' | 'running' | 'ending'} State `waiting`: in the queue, or for the
  *  server's first message; `ending`: the final message has come, but is not handled yet */
+/** @typedef {'finished' | 'unreadable' | 'refused' | 'unconfirmed' | 'lost'} Ending `finished`: by
+ *  its final message, `unreadable`: which refers to a damaged file; `refused`: by the server, without
+ *  one; `unconfirmed`: none came in time after Stop; `lost`: the server doesn't respond */
 
 /** @template {{run: string}} Run what is known of a run under way */
 export class Job {
@@ -38,15 +41,15 @@ export class Job {
     /** @type {State} */
     this.state = 'idle';
     this.stopped = false; // whether Stop was pressed, until the next run
-    this.closed = Promise.resolve(); // when Gradio's event is over; until then it takes no press
+    this.eventOver = Promise.resolve(); // Gradio's, which takes no press until then
     /** @type {(value?: any) => void} */
-    this.close = () => {};
+    this.endEvent = () => {};
     this.leaving = 0; // the timer that ends the wait for a stopped run
     /** @type {Run | null} the run that is prepared or measured */
     this.live = null;
     this.watchdog = new Watchdog(
       () => this.expects,
-      () => this.lost(false),
+      () => this.end('lost'),
     );
     document.addEventListener('click', ({ target }) => { // drawers create buttons later
       if (!(target instanceof Element)) return;
@@ -85,8 +88,8 @@ export class Job {
     this.card.hide();
     this.stopped = false;
     this.enter('waiting');
-    this.closed = new Promise((close) => {
-      this.close = close;
+    this.eventOver = new Promise((resolve) => {
+      this.endEvent = resolve;
     });
     this.watchdog.restart();
     this.status.show(this.statusWords.waits);
@@ -100,18 +103,18 @@ export class Job {
     this.enter(this.state);
     this.status.show(this.statusWords.stops);
     clearTimeout(this.leaving);
-    this.leaving = setTimeout(() => this.expects && this.lost(true), this.patience);
+    this.leaving = setTimeout(() => this.expects && this.end('unconfirmed'), this.patience);
   }
 
   /** Called when Gradio's event has ended (app/controls.py): no final message comes after it. */
-  ended() {
-    this.close();
+  eventEnded() {
+    const { eventOver } = this;
+    this.endEvent();
     if (!this.expects) return;
-    const { closed } = this;
-    const waits = () => closed === this.closed && this.expects;
+    const waits = () => eventOver === this.eventOver && this.expects;
     setTimeout(async () => {
       const responds = waits() && (await this.watchdog.answers());
-      if (waits()) responds ? this.refused() : this.lost(false);
+      if (waits()) this.end(responds ? 'refused' : 'lost');
     }, GRACE);
   }
 
@@ -120,36 +123,37 @@ export class Job {
     document.getElementById(`${this.prefix}-${id}`)?.click();
   }
 
-  /** Reset after the run has ended or was cancelled. */
-  over() {
+  /** The one way a run ends: reset, then show what is left of it. @param {Ending} ending
+   *  @param {any} [message] the final one @param {any} [result] of it */
+  async end(ending, message = null, result = null) {
+    const { live } = this;
     clearTimeout(this.leaving);
     this.live = null;
     this.enter('idle');
     this.status.show('');
+    await this.ended(ending, live, message, result);
   }
 
-  /** Called when the server stops responding, or does not react to Stop. */
-  lost(stopped) {}
-
-  /** Called when the server has ended the run without a final message. */
-  refused() {}
-
-  /** Note a message of the run, and handle it when its turn has come. */
-  async deliver(message) {
+  /** Note a message of the run, and handle it; the final one when Gradio takes a press again. */
+  async receive(message) {
     const { state, stopped } = this;
     const queued = message.phase === 'queued';
     this.enter(message.finished ? 'ending' : queued ? 'waiting' : 'running');
     this.watchdog.restart();
-    if (this.expects) {
+    if (!message.finished) {
       if (state === 'idle') this.card.hide(); // the connection was given up and is back
       if (stopped && state !== 'running') this.press('stop'); // perhaps the server hadn't the run
-    } else {
-      await Promise.race([
-        this.closed,
-        new Promise((late) => setTimeout(late, GRACE)),
-      ]);
+      return queued ? this.queued(message) : this.progress(message);
     }
-    return queued ? this.queued(message) : this.receive(message);
+    await Promise.race([this.eventOver, new Promise((late) => setTimeout(late, GRACE))]);
+    let result;
+    try {
+      result = await this.fetchResult(message);
+    } catch (error) {
+      await this.end('unreadable');
+      throw error;
+    }
+    await this.end('finished', message, result);
   }
 
   /** Show the place in the queue. */
@@ -159,8 +163,23 @@ export class Job {
     }
   }
 
-  /** Handle a message of the server that is not about the queue. @returns {unknown} */
-  receive(message) {
+  /** Handle a message of a run under way. */
+  progress(message) {}
+
+  /** What the final message refers to. @returns {Promise<unknown>} */
+  async fetchResult(message) {
+    return null;
+  }
+
+  /** Show what is left of a run that has ended. @param {Ending} ending @param {Run | null} live
+   *  @param {any} message the final one, if it came @param {any} result of it
+   *  @returns {unknown} */
+  ended(ending, live, message, result) {
+    return null;
+  }
+
+  /** Show a file that the visitor opened. @param {any} message @returns {unknown} */
+  openFile(message) {
     return null;
   }
 }
@@ -179,9 +198,8 @@ export function listen(player, props, watch, unreadable) {
     last = value;
     const message = JSON.parse(value);
     turn = turn.then(async () => {
-      await (message.source === 'file' ? player.receive(message) : player.deliver(message));
+      await (message.source === 'file' ? player.openFile(message) : player.receive(message));
     }).catch((error) => {
-      if (message.finished) player.over();
       player.card.show(unreadable);
       console.warn('not shown:', error);
     });

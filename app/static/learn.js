@@ -330,14 +330,14 @@ export class Learn {
     if (!player) return null;
     player.stems[explore] = player.stemOf(explore, answer);
     player.only = lines.length ? { panel, lines } : null;
-    player.select(explore);
+    player.showQuestion(explore);
     const offer = async () => {
       const sentence = watched(lesson.name, await player.answerOf(explore, answer));
       this.offer(
         sentence ? [sentence] : [],
         player,
         tab,
-        Object.keys(query).length ? () => player.ask(query) : null,
+        Object.keys(query).length ? () => player.measureWith(query) : null,
         offer,
       );
     };

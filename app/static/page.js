@@ -2,7 +2,7 @@
 // open, the race that another tab wants to play, and the browser's history.
 
 import { address, fits, giveLink, say } from './views/link.js';
-import { look } from './views/room.js';
+import { joinRoom } from './views/room.js';
 
 /** @import { Run } from './state/findings.js' */
 /** @import { Shown } from './views/room.js' */
@@ -10,9 +10,9 @@ import { look } from './views/room.js';
 /** @typedef {{url: string, lanes?: string[] | null, title?: string,
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
-/** @typedef {{root: HTMLElement, live: object | null, busy: boolean, player?: {pause: () => void},
- *  open?: (place: any) => void, place?: any, query?: () => string}} Player `place`: what it shows,
- *  as `open` takes it */
+/** @typedef {{root: HTMLElement, live: object | null, busy: boolean,
+ *  showRecording?: (race: Asked) => unknown, restore?: (place: any) => unknown, place?: any,
+ *  query?: () => string}} Player `place`: what it shows, as `restore` takes it */
 
 const MOST_RUNS = 32;
 
@@ -23,7 +23,7 @@ const FOLLOWS = 2000; // milliseconds between looks at the projector
 if (seated) {
   classList.add('sd-seated'); // the style sheet shows the reason in place of the controls
   const follow = async () => {
-    const room = await look(seated);
+    const room = await joinRoom(seated);
     if (room) {
       page.room = room;
       dispatchEvent(new Event('specdiff:room'));
@@ -68,8 +68,8 @@ export function keepRuns(runs) {
 export function register(kind, player) {
   page.players[kind] = player;
   mark();
-  if (kind !== 'race' || !pendingRace || !player.open) return;
-  player.open(pendingRace);
+  if (kind !== 'race' || !pendingRace || !player.showRecording) return;
+  player.showRecording(pendingRace);
   pendingRace = null;
 }
 
@@ -77,7 +77,7 @@ export function register(kind, player) {
 export function openRace(race) {
   openTab('race'); // which may make the player
   const player = page.players.race;
-  if (player && player.open) player.open(race);
+  if (player?.showRecording) player.showRecording(race);
   else pendingRace = race;
 }
 
@@ -154,7 +154,7 @@ addEventListener('popstate', ({ state }) => {
   walking = false;
   for (const { kind, place } of state.places) {
     const player = page.players[kind];
-    if (place && JSON.stringify(place) !== JSON.stringify(player?.place)) player?.open?.(place);
+    if (place && JSON.stringify(place) !== JSON.stringify(player?.place)) player?.restore?.(place);
   }
 });
 

@@ -16,8 +16,8 @@ import { giveLink } from './views/link.js';
 
 export class Study {
   /** @param {HTMLElement} root of the player
-   *  @param {{shown: () => Shown, select: (name: string) => void, jump: (round: number) => void,
-   *  rest: (seconds: number) => void, draw: () => void, speak: () => void, query: () => string}} on
+   *  @param {{shown: () => Shown, selectLane: (name: string) => void, goToRound: (round: number) => void,
+   *  pauseAt: (seconds: number) => void, draw: () => void, speak: () => void, query: () => string}} on
    *  the player: what is on its stage, and how the playhead moves */
   constructor(root, on) {
     this.root = root;
@@ -53,10 +53,10 @@ export class Study {
     const lane = lanes[name];
     const origin = lane && tokenOf(lane, token);
     if (!lane || !origin) return;
-    this.on.select(name);
+    this.on.selectLane(name);
     const { view, place } = origin;
     const { selected, stage } = this.on.shown();
-    if (name === selected && !isVanilla(lane)) this.on.jump(view.round);
+    if (name === selected && !isVanilla(lane)) this.on.goToRound(view.round);
     const who = name === selected && stage.names.length <= 2 ? '' : stage.named[name].label;
     this.pinned = { name, token, lane, view, place, who };
     this.on.draw();
@@ -96,7 +96,7 @@ export class Study {
 
   /** Move the playhead to the end of the round's draft. @param {Verifier} game */
   deal(game) {
-    this.on.rest(game.time);
+    this.on.pauseAt(game.time);
     this.game = game;
   }
 
@@ -124,8 +124,8 @@ export class Study {
   /** Leave the game, and show the verdict of its round. */
   judged() {
     const { back } = this;
-    if (back === null) this.on.jump(this.game?.view.round ?? 0);
-    else this.on.rest(back);
+    if (back === null) this.on.goToRound(this.game?.view.round ?? 0);
+    else this.on.pauseAt(back);
     this.on.draw();
     const links =
       /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('[name=verify]'));

@@ -52,7 +52,7 @@ test('a race under way plays to its edge, waits there, and goes on', () => {
   assert.deepEqual([playhead.t, playhead.atEdge], [0.3, true]);
   playhead.grow(0.4, true);
   assert.ok(playhead.atEdge, 'a leap of the race does not take it off the edge');
-  playhead.rest(0.1);
+  playhead.pauseAt(0.1);
   playhead.grow(0.8, true);
   playhead.tick(1000);
   assert.deepEqual([playhead.t, playhead.atEdge], [0.1, false], 'who looks back is left alone');
@@ -101,7 +101,7 @@ test('stepping from between two stops goes to the neighbours', () => {
 
 test('seek stays inside the race, and leaves the stop', () => {
   const playhead = make();
-  playhead.stand(2);
+  playhead.goToStop(2);
   assert.equal(playhead.t, 0.2);
   playhead.seek(-5);
   assert.deepEqual([playhead.t, playhead.stop], [0, -1]);
@@ -114,7 +114,7 @@ test('the staged round plays again, and can be skipped', () => {
   const playhead = make({ stops: [...seen, ...stops.slice(3)] });
   playhead.play();
   while (playhead.playing) playhead.tick(50);
-  playhead.stage();
+  playhead.playStaged();
   assert.deepEqual([playhead.stop, playhead.t, playhead.isSlow], [0, 0.1, true]);
   playhead.tick(250);
   assert.ok(Math.abs(playhead.share - 0.5) < 1e-9);

@@ -21,8 +21,8 @@ export class Playhead {
     this.stops = stops;
     this.growing = growing;
     this.t = 0;
-    this.stop = -1; // index of the stop we stand on, or -1 between stops
-    this.rested = 0; // seconds on this stop
+    this.stop = -1; // index of the stop it is on, or -1 between stops
+    this.dwelt = 0; // seconds on this stop
     this.share = 1; // of the time on this stop that has passed; 1 while it doesn't play
     this.seen = -1; // index of the last stop whose time has passed
     this.playing = false;
@@ -73,12 +73,12 @@ export class Playhead {
   /** Wall milliseconds passed. Returns whether the playhead moved. */
   tick(milliseconds) {
     if (!this.playing) return false;
-    const { t, stop, rested } = this;
+    const { t, stop, dwelt } = this;
     let seconds = milliseconds / 1000;
     if (this.slow !== 'auto') this.run(seconds / this.slow, this.duration);
     else while (seconds > 0) seconds = this.stop >= 0 ? this.dwell(seconds) : this.walk(seconds);
     if (!this.growing && this.t >= this.duration - EPSILON && this.stop < 0) this.playing = false;
-    return t !== this.t || stop !== this.stop || rested !== this.rested || !this.playing;
+    return t !== this.t || stop !== this.stop || dwelt !== this.dwelt || !this.playing;
   }
 
   /** Move on to a time at most. Returns the seconds that are left. */
@@ -96,15 +96,15 @@ export class Playhead {
     const end = Math.min(next?.t ?? this.duration, this.duration);
     if (!next && this.growing) return 0; // it is still being computed
     const stay = Math.max(here.dwell, end - here.t, 1e-9); // never faster than the race ran
-    const spent = Math.min(seconds, Math.max(0, stay - this.rested));
-    this.rested += spent;
-    const share = Math.min(1, this.rested / stay);
+    const spent = Math.min(seconds, Math.max(0, stay - this.dwelt));
+    this.dwelt += spent;
+    const share = Math.min(1, this.dwelt / stay);
     this.share = share;
     this.t = Math.max(this.t, here.t + share * (end - here.t));
     if (share < 1) return 0;
     if (next?.dwell && next.t > this.duration + EPSILON) return 0; // not all lanes are there yet
     this.seen = this.stop;
-    if (next?.dwell) this.enter(this.stop + 1);
+    if (next?.dwell) this.playFrom(this.stop + 1);
     else this.stop = -1;
     return seconds - spent;
   }
@@ -120,14 +120,14 @@ export class Playhead {
     const stop = this.stops[next];
     const left = this.run(seconds, Math.min(stop?.t ?? this.duration, this.duration));
     if (!stop || this.t < stop.t - EPSILON) return 0;
-    this.enter(next);
+    this.playFrom(next);
     return left;
   }
 
   /** Play on from a stop. */
-  enter(index) {
+  playFrom(index) {
     const { seen } = this;
-    this.stand(index);
+    this.goToStop(index);
     Object.assign(this, { playing: true, share: 0, seen });
   }
 
@@ -137,10 +137,10 @@ export class Playhead {
   }
 
   /** Play the staged round from its beginning. */
-  stage() {
+  playStaged() {
     if (this.staged < 0) return;
     this.slow = 'auto';
-    this.enter(this.staged);
+    this.playFrom(this.staged);
     this.playing = !this.still;
   }
 
@@ -161,16 +161,16 @@ export class Playhead {
   }
 
   /** Stop playing at a time. */
-  rest(t) {
+  pauseAt(t) {
     this.playing = false;
     this.seek(t);
   }
 
   /** Stand exactly on a stop, even where several share one time. */
-  stand(index) {
+  goToStop(index) {
     if (!this.stops.length) return;
     this.playing = false;
-    this.rested = 0;
+    this.dwelt = 0;
     this.share = 1;
     this.seen = -1;
     this.stop = Math.max(0, Math.min(this.stops.length - 1, index));
@@ -182,6 +182,6 @@ export class Playhead {
     const passed = this.stops.findLastIndex(({ t }) => t <= this.t + EPSILON);
     const between = this.stop < 0 && !(this.stops[passed]?.t >= this.t - EPSILON);
     const current = this.stop >= 0 ? this.stop : passed;
-    this.stand(current + count + Number(between && count < 0));
+    this.goToStop(current + count + Number(between && count < 0));
   }
 }

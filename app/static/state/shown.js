@@ -145,10 +145,10 @@ export class Shown {
 
   /** Move the playhead to a moment of the selected lane.
    *  @param {Pick<Moment, 'lane' | 'round' | 'at'>} moment */
-  standAt(moment) {
+  goTo(moment) {
     const { lane, player, selected } = this;
     const index = lane ? stopOf(player.stops, lane, selected ?? '', moment) : -1;
     if (index < 0) player.pause();
-    else player.stand(index);
+    else player.goToStop(index);
   }
 }

@@ -88,7 +88,7 @@ function Knobs({ block, size: { gamma, steps }, set, effect }) {
   `;
 }
 
-/** @typedef {Pick<App, 'stage' | 'skip' | 'challenge' | 'redraft' |
+/** @typedef {Pick<App, 'playStaged' | 'skip' | 'challenge' | 'redraft' |
  *  'stopRedraft' | 'askForPrompt'>} Acts */
 
 /** Record a clip. @param {HTMLElement} button that was pressed @param {Run} run */
@@ -139,7 +139,8 @@ export function Blanks(
   const effect = config ? effectWords(predictions, { ...config, ...chosen }) : '';
   const watch = isSlow
     ? html`<${Link} act=${() => act.skip()}>Skip to real time<//>`
-    : stage.present.length > 0 && html`<${Link} act=${() => act.stage()}>Watch the blanks fill<//>`;
+    : stage.present.length > 0 &&
+      html`<${Link} act=${() => act.playStaged()}>Watch the blanks fill<//>`;
   return html`
     <section class="sd-panel sd-stage" aria-label="The draft window, large">
       <header><h2>${LEAD}</h2>${source}</header>

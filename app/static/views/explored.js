@@ -338,7 +338,7 @@ function Sources({ app }) {
     ...recorded.map(([file, label]) => ['recorded', file, `Recorded: ${label}`]),
     ...(answers.live[name] ? [['live', stem, 'Measured here']] : []),
   ]);
-  const pick = (i) => app.visit(() => app.choose(available[i][0], available[i][1]));
+  const pick = (i) => app.visit(() => app.showAnswer(available[i][0], available[i][1]));
   const at = available.findIndex(([source, file]) => source === now && file === stem);
   const { models = '', pair = 'embedded' } = answer?.choice ?? {};
   const model = models && !/^mdlm/.test(models) ? '' : app.options.pairs[pair]?.label ?? pair;
@@ -370,7 +370,7 @@ export function Explored({ app }) {
     words: title,
     title: question,
     pressed: key === name,
-    act: () => key !== name && app.visit(() => app.select(key)),
+    act: () => key !== name && app.visit(() => app.showQuestion(key)),
   }));
   const opened = ({ target }) => target.open && app.press('pairs'); // loads pairs
   const form = html`

@@ -101,11 +101,11 @@ export class Player extends Component {
                 noSteps,
                 drafters: options.drafters,
               }}
-                select=${(name) => act.select(name)} />
+                select=${(name) => act.selectLane(name)} />
               ${raced && bar}
               <${DraftWindow} scene=${scene} prefix=${prefix} study=${study}
                 jump=${(round) =>
-                  act.jump(round)} /><${Numbers} scene=${scene} exactness=${exactness} />
+                  act.goToRound(round)} /><${Numbers} scene=${scene} exactness=${exactness} />
               ${chart('tokens', 'Tokens over decode time', 'a step for each round', 'tokens')}
               <details class="sd-further" data-area="further">
                 <summary>More of this run: acceptance by position, denoising confidence</summary>

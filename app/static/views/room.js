@@ -51,7 +51,7 @@ async function request(room, question, method, read) {
  *  would not count, or "", the question that its projector shows, and whether with its answer */
 
 /** Join a room. @returns {Promise<Shown | null>} null if no server answers */
-export function look(room) {
+export function joinRoom(room) {
   keep(VOTER, voter, 'sessionStorage');
   return request(
     room,

@@ -33,7 +33,7 @@ function comparison({ stage, lanes, states, clocks, selected }, exactness) {
 }
 
 /** @param {{scene: Scene, source: string, options: Pick<Options, 'exactness' | 'typical'>,
- *  noSteps: Set<string>, act: Pick<App, 'look' | 'runQuietly'>}} props */
+ *  noSteps: Set<string>, act: Pick<App, 'scrollToRound' | 'runQuietly'>}} props */
 export function Hero({ scene, source, options, noSteps, act }) {
   const { pair, states, clocks, race } = comparison(scene, options.exactness);
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
@@ -71,7 +71,7 @@ export function Hero({ scene, source, options, noSteps, act }) {
     slow && html`
       <p
         class="sd-why"><b>${slow.question}</b> ${slow.words} <${Link} act=${() =>
-          act.look(slow.round)}>See round ${slow.round + 1}<//></p>
+          act.scrollToRound(slow.round)}>See round ${slow.round + 1}<//></p>
     `
   }
     <p class="sd-same">${sameText(pair, states, clocks)}</p>

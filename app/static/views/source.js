@@ -88,7 +88,7 @@ function Report({ lanes, title, together }) {
  * @property {Shown} shown @property {boolean} raced on the Race tab, which names its recordings
  * @property {App['recordings']} recordings to choose from
  * @property {number} kept seconds that the server keeps a run
- * @property {Pick<App, 'keepMoment' | 'choose'>} act
+ * @property {Pick<App, 'keepMoment' | 'chooseRecording'>} act
  */
 
 /** @extends {Component<Props, {open: boolean}>} */
@@ -129,7 +129,8 @@ export class Source extends Component {
             `}
             ${!growing && recordings.length > 1 && html`
               <${Pick} name="sd-more" label="Examples" all=${recordings}
-                words=${({ title }) => title} open=${(recording) => act.choose(recording)} />
+                words=${({ title }) => title} open=${(recording) =>
+                  act.chooseRecording(recording)} />
             `}
             <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
               open=${({ query }) => location.search = query} />

@@ -14,8 +14,8 @@ import { fetchTrace } from '../state/trace.js';
 /** @import { Verified } from '../state/events.d.ts' */
 
 /** @typedef {{race: (name: string) => Promise<string | undefined>, open: (name: string) => void,
- *  ask: (values: Record<string, any>) => boolean}} Tools `race`: the address of a race's trace;
- *  `open`: plays it; `ask`: starts a measurement and returns whether it began */
+ *  measure: (values: Record<string, any>) => boolean}} Tools `race`: the address of a race's trace;
+ *  `open`: plays it; `measure`: starts a measurement and returns whether it began */
 /** @typedef {{key: string, name: string, round: number, lane: Lane, view: PartialRound,
  *  verified: Verified, what: Inspected, greedy: boolean}} Looked a rejection; `key`: run/round */
 
@@ -191,7 +191,7 @@ export class SideBySide {
 
   /** Request a branch of the run. @param {Looked} looked @param {Record<string, any>} values */
   go({ name, round }, values) {
-    this.requested = this.tools.ask({ branch: name, round: round + 1, ...values });
+    this.requested = this.tools.measure({ branch: name, round: round + 1, ...values });
     this.going = !this.requested
       ? 'A measurement is already running. Wait until it is done.'
       : 'The engine decodes both runs again, and then the branch…';
