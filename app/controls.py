@@ -218,10 +218,10 @@ def _value(update: Any) -> Any:
 def start_job(
     tab: str, pressed: Sequence[Any], run: Callable[..., Iterator[str]], inputs: Any, player: gr.HTML, *, js: str
 ) -> Any:
-    """Let a tab's buttons start a job, whose frames go to the player, and call ``eventEnded`` after Gradio's event."""
+    """Let a tab's buttons start a job, show its frames in the player, and call ``job.eventEnded`` at the end."""
     event = gr.on(pressed, run, inputs, player, js=js, trigger_mode="once", **UNLIMITED)
     for over in (event.then, event.failure):  # together they cover every end
-        over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.eventEnded()", **UNLIMITED)
+        over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.job.eventEnded()", **UNLIMITED)
     return event
 
 

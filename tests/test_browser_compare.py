@@ -8,7 +8,7 @@ from tests.browsing import MARKS, app, open_tab, ready, serious, visit
 
 pytestmark = MARKS
 COMPARE = app("compare")
-IDLE = f"{COMPARE}.state === 'idle'"
+IDLE = f"{COMPARE}.job.state === 'idle'"
 
 
 def labels(page: Any) -> list[str]:

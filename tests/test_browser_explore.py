@@ -22,7 +22,7 @@ from tests.browsing import MARKS, app, clock_runs, open_tab, overflows, ready, s
 pytestmark = MARKS
 EXPLORE = app("explore")
 THERE = "window.specdiff?.players.explore && document.querySelector('.sd-exp')?.offsetParent"
-IDLE = f"{EXPLORE}.state === 'idle'"
+IDLE = f"{EXPLORE}.job.state === 'idle'"
 LIVE = f"{EXPLORE}.answers.live"
 QUEUED = ".sd-exp .sd-status span:text-matches('1[^0-9]+1')"  # number 1 of 1
 GOING = ".sd-another [aria-live]:not(:empty)"
@@ -102,29 +102,29 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         assert page.evaluate(f"{LIVE}.losslessness") == found, "nothing is lost"
         page.fill("#explore-losslessness-runs", "201")
         with occupied(folder):
-            page.evaluate(f"{EXPLORE}.press('run'); {EXPLORE}.press('stop')")  # before the server has queued it
+            page.evaluate(f"{EXPLORE}.job.press('run'); {EXPLORE}.job.press('stop')")  # before the server has queued it
             page.wait_for_function(IDLE)
             requests: list[Any] = []
             page.route("**/queue/join*", lambda route: requests.append(route))
-            page.evaluate(f"{EXPLORE}.patience = 100; {EXPLORE}.press('run'); {EXPLORE}.press('stop')")
-            page.wait_for_function(f"{IDLE} && !{EXPLORE}.voice")  # it was given up
+            page.evaluate(f"{EXPLORE}.job.patience = 100; {EXPLORE}.job.press('run'); {EXPLORE}.job.press('stop')")
+            page.wait_for_function(f"{IDLE} && !{EXPLORE}.state.voice")  # it was given up
             for request in requests:
                 request.continue_()
             page.unroute("**/queue/join*")
-            page.wait_for_function(f"{IDLE} && {EXPLORE}.voice")  # and ended when it came
+            page.wait_for_function(f"{IDLE} && {EXPLORE}.state.voice")  # and ended when it came
             page.click(".sd-exp-run")
             page.wait_for_selector(QUEUED)
         page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 201 && {IDLE}")
         assert page.locator(".sd-exp .sd-card").is_hidden()
         again = f"""() => {{
-            const explore = {EXPLORE};
-            const over = explore.over;
-            explore.over = () => {{
-                delete explore.over;
-                over.call(explore);
-                queueMicrotask(() => explore.ask({{ runs: 202 }}));
+            const {{ job }} = {EXPLORE};
+            const {{ ended }} = job;
+            job.ended = (...end) => {{
+                delete job.ended;
+                ended.apply(job, end);
+                queueMicrotask(() => {EXPLORE}.measureWith({{ runs: 202 }}));
             }};
-            explore.press('run');
+            job.press('run');
         }}"""
         page.evaluate(again)  # the moment another ends
         page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 202 && {IDLE}")
@@ -137,7 +137,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         visit(browser, address) as other,
     ):
         one.wait_for_selector(".sd-exp .js-plotly-plot")
-        one.evaluate(f"{EXPLORE}.charts.wake = () => {{}}")  # as if decoding left no time to draw
+        one.evaluate("window.requestAnimationFrame = () => 1")  # as if decoding left no time to draw
         one.click(".sd-exp-run")
         one.wait_for_function(f"{LIVE}.losslessness?.done > 0")
         assert one.locator(".sd-exp .js-plotly-plot").count() == 0, "no recorded chart under “Measured here”"
@@ -311,7 +311,7 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, names: lis
     ):
         for name in names:
             for page, done in ((desktop, f"{EXPLORE}.answer && {DRAWN}"), (phone, f"{EXPLORE}.answer")):
-                page.evaluate(f"{EXPLORE}.select('{name}')")
+                page.evaluate(f"{EXPLORE}.showQuestion('{name}')")
                 page.wait_for_function(done)
                 assert not serious(page)
             assert not overflows(phone)
@@ -349,17 +349,16 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
         page.locator(".sd-cmp-charts [data-symbol=T][tabindex]").focus()
         assert page.inner_text("#sd-tip").startswith("T: ")
         race = page.evaluate(f"{EXPLORE}.answer.rows.find((row) => row.speedup).race")
-        page.evaluate(f"{EXPLORE}.charts.blank(''); {EXPLORE}.draw()")  # as while its first cell is measured
+        page.evaluate(f"{EXPLORE}.answer.origin.date = ''; {EXPLORE}.draw()")  # as while its first cell is measured
         page.wait_for_selector("[data-figure=measured].js-plotly-plot")
-        page.evaluate(
-            "(race) => document.querySelector('[data-figure=measured]')"
-            ".emit('plotly_click', { points: [{ customdata: [race], data: { type: 'heatmap' } }] })",
-            race,
-        )
+        cell = f"""document.querySelector('[data-figure=measured]').emit(
+            'plotly_click', {{ points: [{{ customdata: [{race!r}], data: {{ type: 'heatmap' }} }}] }})"""
+        page.evaluate(cell)
         listed = page.locator(".sd-exp-races")
         listed.get_by_role("button", name="Back to the chart").click()
         assert listed.count() == 0 and page.locator("[data-figure=measured]").is_visible()
-        page.evaluate(f"(race) => {{ {EXPLORE}.races = {{ race, figure: 'measured' }}; {EXPLORE}.draw(); }}", race)
+        page.evaluate(cell)
+        listed.wait_for()
         assert page.locator("[data-figure=measured]").is_hidden()
         listed.locator("li button").first.click()
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.join() === 'vanilla,drafted'")
@@ -405,7 +404,7 @@ def test_a_rejection_is_sent_another_way(browser: Any, address: str) -> None:
 
 
 SHOWN = f"""JSON.stringify((() => {{
-  const {{ answers, form, source }} = {EXPLORE};
+  const {{ answers, form, state: {{ source }} }} = {EXPLORE};
   const all = (selector) => document.querySelectorAll(selector).length;
   const pinned = document.querySelector('.sd-track-column [aria-pressed=true]')?.dataset.key;
   const answer = answers.live['side-by-side'];
@@ -437,7 +436,11 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
 
         for wrong in ({"take": 1 << 20}, {"round": 99}, {"take": ""}):  # of the second, both runs were decoded again
             values = {"branch": "a", "round": 2, "take": 5, **wrong}
-            refused(lambda values=values: page.evaluate(f"(values) => {EXPLORE}.goAnotherWay(values)", values))
+            refused(
+                lambda values=values: page.evaluate(
+                    f"(values) => {EXPLORE}.job.measureBranch({{ ...{EXPLORE}.answer.choice, ...values }})", values
+                )
+            )
         with occupied(folder):
             take()
             page.wait_for_selector(QUEUED)
@@ -450,7 +453,9 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             page.wait_for_selector(QUEUED)
             take()
             assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
-        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widget.drawnOf === {EXPLORE}.answer")
+        page.wait_for_function(
+            f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widgets['side-by-side'].drawnOf === {EXPLORE}.answer"
+        )
         page.click(".sd-track-column button >> nth=2")
         before = page.evaluate(SHOWN)
         full = {"status": 503, "json": {"detail": "Queue is full."}}

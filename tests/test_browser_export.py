@@ -168,7 +168,7 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         page.wait_for_selector("#explore .sd-inspector .sd-pq-row")
         assert page.locator(".sd-take").count() and not page.locator(".sd-take:visible").count(), "no other token"
         assert not page.locator(".sd-another p:visible").count()
-        assert page.evaluate(f"{app('explore')}.measureBranch({{}})") is False
+        assert page.evaluate(f"{app('explore')}.job.measureBranch({{}})") is False
 
 
 def test_a_link_opens_its_moment_also_where_nothing_is_permitted(browser: Any, exported: dict[str, str]) -> None:

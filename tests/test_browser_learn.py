@@ -70,7 +70,7 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
         page.wait_for_function(f"window.specdiff.players.{tab}?.answer")
     if lesson.watch.trace:
         page.locator(f"{CARD} .sd-guide-numbers button").click()
-        page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.busy")
+        page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.job.busy")
     page.locator(f"{CARD} .sd-guide-next").press("Enter")
     assert lesson.explain[0] in page.inner_text(CARD)
     assert page.locator(f"{CARD} math").count() == 1
@@ -355,7 +355,7 @@ def nothing_runs(phone: Any) -> None:
         assert phone.locator(f"#{tab}-run:visible:not(.sd-unseen), .sd-exp-run:visible").count() == 0
         assert phone.locator(".sd-seat:visible a").get_attribute("href") == "?", "why, and a way out"
         phone.evaluate(f"document.getElementById('{tab}-run').click()")
-        assert not phone.evaluate(f"{app(tab)}.state !== 'idle'"), "nothing runs"
+        assert not phone.evaluate(f"{app(tab)}.job.state !== 'idle'"), "nothing runs"
     open_tab(phone, "explore")
     phone.locator(".sd-exp-questions button:visible").last.click()
     phone.wait_for_function("/explore=.*room=/.test(location.search)")

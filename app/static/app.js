@@ -140,6 +140,10 @@ export class App extends Job {
     this.frames.setAwake(isShown(this.root));
   }
 
+  get job() {
+    return this;
+  }
+
   // ---- messages of the server ----
 
   /** Show a file that the server read, or, in an export, this page. @override */

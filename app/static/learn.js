@@ -285,7 +285,7 @@ export class Learn {
     const explore = /** @type {Explorer} */ (page.players.explore);
     const query = new URLSearchParams({ lesson: name, step: String(at + 1) });
     if (this.core) query.set('path', 'core');
-    const changed = at && watch.explore && explore?.name === watch.explore
+    const changed = at && watch.explore && explore?.state.name === watch.explore
       ? new URLSearchParams(explore.query())
       : null;
     if (changed && changed.size > 1) return new URLSearchParams([...query, ...changed]);
@@ -328,9 +328,7 @@ export class Learn {
     }
     const player = /** @type {Explorer} */ (await playerOf(tab));
     if (!player) return null;
-    player.stems[explore] = player.stemOf(explore, answer);
-    player.only = lines.length ? { panel, lines } : null;
-    player.showQuestion(explore);
+    player.showPart(explore, answer, lines.length ? { panel, lines } : null);
     const offer = async () => {
       const sentence = watched(lesson.name, await player.answerOf(explore, answer));
       this.offer(
@@ -361,13 +359,13 @@ export class Learn {
       await begin?.();
       let words = '';
       await until(() => {
-        const status = player.status.element.textContent;
+        const status = player.job.status.element.textContent;
         if (words !== status) {
           this.say(html`<p class="sd-sub" aria-live="off">${status}</p>`);
           back();
         }
         words = status;
-        return player.state === 'idle';
+        return player.job.state === 'idle';
       }, Infinity);
       await ended();
       back();
@@ -411,7 +409,7 @@ export class Learn {
     const { lesson } = this;
     for (const tab of /** @type {const} */ (['explore', 'compare'])) {
       const player = /** @type {Explorer | undefined} */ (page.players[tab]);
-      if (player?.only) Object.assign(player, { only: null }).draw();
+      if (player) player.state.only = null;
     }
     openTab('learn');
     if (!this.guide.room) address(`tab=learn${this.core ? '&path=core' : ''}`);

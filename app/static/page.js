@@ -10,8 +10,7 @@ import { joinRoom } from './views/room.js';
 /** @typedef {{url: string, lanes?: string[] | null, title?: string,
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
-/** @typedef {{root: HTMLElement, live: object | null, busy: boolean,
- *  showRecording?: (race: Asked) => unknown, restore?: (place: any) => unknown, place?: any,
+/** @typedef {{root: HTMLElement, showRecording?: (race: Asked) => unknown, restore?: (place: any) => unknown, place?: any,
  *  query?: () => string}} Player `place`: what it shows, as `restore` takes it */
 
 const MOST_RUNS = 32;

@@ -126,7 +126,7 @@ def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.
         exploration.JOBS.stop(exploration.read_request(message).get("token", ""), LAST_FRAME)
 
     player = f"window.specdiff?.players.{tab}"
-    ask = f"() => {player}?.request() ?? ''"
+    ask = f"() => {player}?.job.request() ?? ''"
     template = TEMPLATE.replace("NAME", NAMES[tab])
     board = gr.HTML("", html_template=template, js_on_load=script, apply_default_css=False, elem_id=f"{tab}-player")
     message = gr.Textbox(elem_id=f"{tab}-asked", label="What the page asks for", visible=False)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { Engines } from '../../app/static/views/widgets.js';
+import { Engines } from '../../app/static/views/engines.js';
 
 const file = new URL('../../assets/explore/losslessness.engines.json', import.meta.url);
 const answer = JSON.parse(readFileSync(file, 'utf8'));

@@ -117,6 +117,17 @@ export const Select = ({ label, value, options, act, ...attributes }) =>
       ${options.map(([option, words]) => html`<option value=${option}>${words}</option>`)}</select>
   `;
 
+/** A labelled slider that shows its value.
+ *  @param {{label: string, title: string, min: number, max: number, step: number, value: number,
+ *    act: (value: number) => void, hidden?: boolean}} props */
+export const Slider = ({ label, title, value, act, hidden = false, ...limits }) =>
+  html`
+    <label class="sd-slider" title=${title} hidden=${hidden}><span>${glossed(label, null)}</span>
+      <input type="range" ...${limits} value=${value} aria-label=${label} title=${title}
+        oninput=${({ currentTarget }) => act(Number(currentTarget.value))} />
+      <output>${Number(value.toFixed(2))}</output></label>
+  `;
+
 /** A list of things to open. It always shows its own name; empty lists are left out.
  *  @param {{label: string, all: any[], words: (item: any) => string, open: (item: any) => void,
  *  name?: string}} props */

@@ -1,0 +1,124 @@
+// The measurement of a question, which goes on over a reload of the page.
+
+import { canRun, mark } from './page.js';
+import { code } from './views/room.js';
+import { Job, lostCard } from './job.js';
+import { keep, recall } from './storage.js';
+import { progressWords } from './state/exploration.js';
+import { until } from './views/dom.js';
+
+const WORDS = {
+  waits: 'Waiting in the queue…',
+  alone: 'Up to two questions are measured at a time, in turns.',
+  stops: 'Stopping; results so far are kept…',
+};
+const EARLY = {
+  title: 'The measurement ended early',
+  hint: 'Results so far are kept. Measure again; if the server is busy, wait a little.',
+};
+const WITHOUT_RESULT = {
+  refused: 'The server refused the measurement.',
+  unconfirmed: 'The server hasn’t confirmed that it stopped.',
+};
+
+/** @typedef {{run: string, name: string}} Run */
+/** @typedef {object} Tab that measures
+ * @property {() => {name: string, choice: Record<string, any>}} asked its question and settings
+ * @property {() => void} started @property {(message: any) => void} received
+ * @property {(message: any) => void} ended @property {() => void} changed
+ * @property {() => boolean} keeps whether it shows results that would be lost
+ */
+
+/** @extends {Job<Run>} */
+export class Measurement extends Job {
+  /** @param {HTMLElement} root @param {{prefix: string, patience: number}} options @param {Tab} tab */
+  constructor(root, { prefix, patience }, tab) {
+    super(root, prefix, patience, WORDS);
+    this.tab = tab;
+    this.storageKey = `specdiff-exploring-${prefix}`; // where the token is kept for a reload
+    this.token = recall(this.storageKey, 'sessionStorage') ?? '';
+    this.follows = Boolean(this.token); // a measurement from before a reload
+    /** @type {Record<string, any> | null} settings of the branch that is measured, instead of the
+     *  form's: until it is complete, nothing that is shown changes */
+    this.branch = null;
+    /** @type {{max: number, value: number} | null} */
+    this.bar = null;
+    this.status.element.removeAttribute('role'); // it changes every second
+    if (this.follows) this.resume();
+  }
+
+  /** Follow a measurement that was running when the page was reloaded. */
+  async resume() {
+    const id = `${this.prefix}-again`; // Gradio creates its buttons a moment later
+    await until(() => document.getElementById(id), Infinity);
+    setTimeout(() => this.press('again'), 100); // and listens to them after that
+  }
+
+  /** The form cannot be sent while a measurement waits, either. @override */
+  get busy() {
+    return this.state !== 'idle';
+  }
+
+  /** Whether a measurement may begin. */
+  get free() {
+    return !this.busy && canRun(this.prefix);
+  }
+
+  /** The arguments of a run, a stop or a reload, for Gradio. */
+  request() {
+    const { token } = this;
+    if (this.follows) return JSON.stringify({ token });
+    const { name, choice } = this.tab.asked();
+    return JSON.stringify({ token, explore: name, choice: { ...choice, ...this.branch } });
+  }
+
+  /** Measure a branch of the answer that is shown. Returns whether it began.
+   *  @param {Record<string, any>} choice */
+  measureBranch(choice) {
+    if (!this.free) return false;
+    this.branch = choice;
+    this.press('run');
+    return true;
+  }
+
+  /** @override */ pressedRun() {
+    this.token = code(12); // of this tab
+    this.follows = false;
+    keep(this.storageKey, this.token, 'sessionStorage');
+    super.pressedRun();
+    this.tab.started();
+  }
+
+  /** @override */ queued(message) {
+    super.queued(message);
+    this.tab.changed(); // after a reload the form shows it now
+  }
+
+  /** @override */ progress(message) {
+    this.tab.received(message);
+    this.live = { run: message.run, name: message.explore };
+    this.bar = message.total ? { max: message.total, value: message.done } : null;
+    this.status.show(progressWords(message));
+    this.tab.changed();
+  }
+
+  /** @override */ async fetchResult(message) {
+    this.tab.received(message);
+  }
+
+  /** @override */ ended(ending, live, message) {
+    const { branch } = this;
+    Object.assign(this, { branch: null, bar: null });
+    mark();
+    keep(this.storageKey, null, 'sessionStorage');
+    if (ending === 'lost') {
+      const kept = this.tab.keeps() ? ' Download the results that you want to keep.' : '';
+      this.card.show(lostCard(kept, 'your question. Then measure again'));
+    } else if (ending in WITHOUT_RESULT) {
+      this.card.show({ ...EARLY, message: WITHOUT_RESULT[ending] });
+    } else if (message?.card) { // of a branch the form doesn't have the value
+      this.card.show(branch ? { ...message.card, field: '' } : message.card);
+    }
+    this.tab.ended(message);
+  }
+}

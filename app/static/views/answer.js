@@ -1,0 +1,214 @@
+// The answer to a question: its sentence, board, figures, all numbers, and where they come from.
+
+import { Board } from './board.js';
+import { buttons } from './explored.js';
+import { columnsOf, csvOf, originOf } from '../state/exploration.js';
+import { Component, Facts, glossed, html, Link } from './ui.js';
+import { download } from './dom.js';
+import { Figures } from './figures.js';
+import { FORMULAS } from '../state/formulas.js';
+import { isShown, settled } from './figure.js';
+import { means } from './glossary.js';
+/** @import { Answer as Result, Figure } from '../state/exploration.js' */
+/** @import { Charts } from './charts.js' */
+/** @import { Lane } from '../state/lane.js' */
+/** @import { Part, Widget } from '../explore.js' */
+/** @import { Report } from '../state/events.d.ts' */
+/** @import { Source } from '../state/answers.js' */
+
+const FIRST = 'side-by-side'; // its widget is above the figures
+const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
+
+/** The board that the switches choose, and the switches.
+ *  @param {{report: Report, chosen: Record<string, string>, only: Part,
+ *  choose: (name: string, value: string) => void, open: ((race: string) => void) | null}} props */
+function Boards({ report: { boards = [], switches = [] }, chosen, only, choose, open }) {
+  const selected = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
+  const rows = selected?.rows.filter(({ label }) => only?.lines.includes(label));
+  const board = only?.panel === 'board' && rows?.length ? { ...selected, rows } : selected;
+  return html`
+    <section class="sd-panel sd-exp-board" hidden=${!boards.length}>
+      <header>
+        <h2>Leaderboard</h2>
+        <div class="sd-cmp-choices">${switches.map(({ name, title, options }) =>
+          html`
+            <div class="sd-cmp-choice" role="group"
+              aria-label=${title}><span class="sd-sub">${title}</span>${buttons(
+                options.map(([value, words, meaning]) => ({
+                  words,
+                  title: meaning || null,
+                  pressed: chosen[name] === value,
+                  act: () => choose(name, value),
+                })),
+              )}</div>
+          `
+        )}</div>
+      </header>
+      <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="Leaderboard">${board &&
+        html`<${Board} board=${board} open=${open} />`}</div>
+    </section>
+  `;
+}
+
+/** A value, or a list of them, in the table. */
+const cell = (value) =>
+  [value].flat(Infinity).map((item) =>
+    typeof item === 'number' && !Number.isInteger(item) ? Number(item.toPrecision(4)) : item
+  ).join(' ');
+
+/** The table of all rows, drawn only while unfolded, because an answer arrives every second.
+ *  @param {{rows: Result['rows'], meanings: Record<string, string>, open: boolean,
+ *  unfold: (open: boolean) => void}} props */
+function Rows({ rows, meanings, open, unfold }) {
+  const columns = columnsOf(rows);
+  return html`
+    <details class="sd-panel sd-exp-numbers" open=${open}
+      ontoggle=${({ currentTarget }) => unfold(currentTarget.open)}>
+      <summary>All numbers</summary>
+      <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="All numbers">${open &&
+        html`
+          <table class="sd-table">
+            <thead>
+              <tr>${columns.map((name) =>
+                html`<th scope="col" title=${means(meanings[name]) || meanings[name]}>${name}</th>`
+              )}</tr>
+            </thead>
+            <tbody>${rows.map((row) =>
+              html`<tr>${columns.map((name) => html`<td>${cell(row[name])}</td>`)}</tr>`
+            )}</tbody>
+          </table>
+        `}</div>
+    </details>
+  `;
+}
+
+/** Download the answer, or its first figure as a picture, drawn in this browser.
+ *  @param {string} name of the question @param {string} kind of the file */
+function save(name, answer, charts, kind) {
+  const filename = `specdiff-${name}-` + answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '');
+  if (kind === 'csv') return download(csvOf(answer.rows), 'text/csv', `${filename}.csv`);
+  if (kind === 'prompts') {
+    return download(csvOf(answer.runs ?? []), 'text/csv', `${filename}-prompts.csv`);
+  }
+  if (kind === 'json') {
+    return download(JSON.stringify(answer, null, 1), 'application/json', `${filename}.json`);
+  }
+  const place = Object.values(charts?.places ?? {}).find((element) =>
+    element.classList.contains('js-plotly-plot')
+  );
+  const scale = kind === 'png' ? 2 : 1;
+  const shape = { format: kind, scale, width: 1200, height: 700, filename };
+  if (place) charts?.plotly.downloadImage(place, shape);
+}
+
+/** The origin of the numbers, and downloads.
+ *  @param {{answer: Result, weights: string, save: (kind: string) => void}} props */
+function Origin({ answer, weights, save }) {
+  /** @type {[kind: string, words: string][]} */
+  const kinds = [['csv', 'CSV'], ['json', 'JSON'], ['png', 'PNG'], ['svg', 'SVG']];
+  if (answer.runs?.length) kinds.splice(1, 0, ['prompts', 'CSV by prompt']);
+  const saves = kinds.map(([kind, words]) => html`<${Link} act=${() => save(kind)}>${words}<//>`);
+  return html`
+    <section class="sd-panel sd-cmp-origin" aria-label="Where these numbers come from">
+      <header><h2>Where these numbers come from</h2>
+        <span class="sd-exp-saves">Download: ${saves}${weights && html`
+          <a class="sd-link" download="specdiff-drafter.zip" href=${new URL(
+            weights,
+            document.baseURI,
+          ).href}>Weights</a>
+        `}</span></header>
+      <${Facts} all=${originOf(answer).map(([name, value]) => [
+        name,
+        name === 'command' ? html`<code>${value}</code>` : value,
+      ])} />
+    </section>
+  `;
+}
+
+/**
+ * @typedef {object} Props
+ * @property {string} name of the question @property {Result} [answer] @property {Source} from
+ * @property {Record<string, string>} columns their meanings @property {string} weights address of
+ *  a trained drafter's @property {Widget | null} widget @property {Part} only what a lesson shows
+ * @property {Lane | null} lane that formulas replay @property {(race: string) => void} loadLane
+ * @property {boolean} hasRaces whether they can be opened, now or at its end: an export leaves some
+ *  out, and a measurement that fails loses them
+ * @property {(race: string) => void} openRace @property {string} plotly address of the library
+ */
+/** @typedef {object} State
+ * @property {Record<string, Record<string, string>>} chosen by question: values of the switches
+ * @property {Record<string, Record<string, number>>} sliders by figure
+ * @property {boolean} more whether notes and further charts are unfolded, and @property {boolean}
+ *  listed all numbers
+ */
+
+/** @extends {Component<Props, State>} */
+export class Answer extends Component {
+  /** @override */ state = { chosen: {}, sliders: {}, more: false, listed: false };
+
+  /** @type {Charts | null} */
+  charts = null;
+
+  /** A figure, with its data computed if it has a formula. @param {Figure} figure */
+  computed(figure) {
+    const { answer, lane, loadLane } = this.props;
+    if (!answer || !figure.formula) return figure;
+    const set = this.state.sliders[figure.key];
+    const values = Object.fromEntries(
+      (figure.sliders ?? []).map((
+        { name, value, high },
+      ) => [name, Math.min(high, set?.[name] ?? value)]),
+    );
+    if (figure.race && figure.formula === 'block') loadLane(figure.race);
+    return { ...figure, values, ...FORMULAS[figure.formula](answer, figure, values, lane) };
+  }
+
+  /** @param {'chosen' | 'sliders'} which @param {string} key */
+  set(which, key, name, value) {
+    const { [which]: all } = this.state;
+    this.setState({ [which]: { ...all, [key]: { ...all[key], [name]: value } } });
+  }
+
+  /** @param {Props} props @param {State} state @override */
+  render(props, state) {
+    const { name, answer, from, widget, only, hasRaces, openRace, plotly } = props;
+    if (!answer) return null;
+    const { report, facts } = answer;
+    const chosen = settled(report, state.chosen[name] ?? {});
+    const figures = (report.figures ?? []).filter((figure) => isShown(figure, chosen))
+      .map((figure) => this.computed(figure));
+    const stops = /** @type {Set<string>} */ (new Set());
+    const aside = html`<div class="sd-exp-aside" key="aside">${widget?.view()}</div>`;
+    const notes = [
+      ...(report.notes ?? []).map((words) => html`<p>${glossed(words, stops)}</p>`),
+      ...(facts.skipped ?? []).map((words) =>
+        html`<p class="sd-sub">Left out: ${glossed(words, stops)}</p>`
+      ),
+    ];
+    const keys = figures.map(({ key }) => key).join(' ');
+    const part = answer.done < answer.total && `${answer.done} of ${answer.total}`;
+    return html`
+      <div class="sd-exp-notes">${report.answer &&
+        html`
+          <p class="sd-exp-answer">${part &&
+            html`<span class="sd-sub">So far (${part} steps):${' '}</span>`}${glossed(
+              report.answer.replace(VALUE, '\u00a0'),
+              stops,
+            )}</p>
+        `}</div>
+      <${Boards} report=${report} chosen=${chosen} only=${only} open=${hasRaces ? openRace : null}
+        choose=${(key, value) => this.set('chosen', name, key, value)} />
+      ${name === FIRST && aside}
+      <${Figures} key="${name} ${keys}" answer=${answer} source="${from} ${answer.origin?.date}"
+        figures=${figures} lead=${report.boards?.length ? 0 : 1} aside=${name !== FIRST && aside}
+        notes=${notes} widget=${widget} only=${only} hasRaces=${hasRaces} openRace=${openRace}
+        slide=${(key, slider, value) => this.set('sliders', key, slider, value)} more=${state.more}
+        unfold=${(more) => this.setState({ more })} plotly=${plotly}
+        made=${(charts) => this.charts = charts} />
+      <${Rows} rows=${answer.rows} meanings=${props.columns} open=${state.listed}
+        unfold=${(listed) => this.setState({ listed })} />
+      <${Origin} answer=${answer} weights=${props.weights}
+        save=${(kind) => save(name, answer, this.charts, kind)} />
+    `;
+  }
+}
