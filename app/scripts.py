@@ -46,11 +46,11 @@ _ASK = """(...values) => [...values.slice(0, -1), window.specdiff.players[TAB].s
 _CONTROLS = """(...values) => {
   const settings = SETTINGS;
   (window.specdiffControls ??= {})[TAB] = settings;
-  window.specdiff?.players[TAB]?.controlsChanged(settings);
+  window.specdiff?.players[TAB]?.form.controlsChanged(settings);
 }"""
 
 _RUN = """(...values) => [
-  ...values.slice(0, -1), String(window.specdiff?.players[TAB]?.runSubmitted(SETTINGS) ?? '')
+  ...values.slice(0, -1), String(window.specdiff?.players[TAB]?.form.runSubmitted(SETTINGS) ?? '')
 ]"""
 
 

@@ -64,7 +64,7 @@ def app(tab: str) -> str:
 
 def ready(tab: str) -> str:
     """Whether a player shows a trace and has drawn it."""
-    return f"window.specdiff?.players.{tab}?.shown.trace && !{app(tab)}.live && !{app(tab)}.frames.dirty"
+    return f"window.specdiff?.players.{tab}?.shown.trace && !{app(tab)}.job.live && !{app(tab)}.frames.dirty"
 
 
 def clock_runs(tab: str) -> str:
@@ -214,7 +214,7 @@ def stand(page: Any, kind: str, which: int = 0, tab: str = "live") -> None:
         f"([kind, which]) => {{ const app = {app(tab)}; const stops = app.shown.player.stops;"
         " const found = stops.map((s, i) => [s, i]).filter(([s]) => s.lane === app.shown.selected"
         " && app.shown.lanes[s.lane].events[s.n - 1].kind === kind);"
-        " app.act(() => app.shown.player.goToStop(found[which][1])); }",
+        " app.playback.act(() => app.shown.player.goToStop(found[which][1])); }",
         [kind, which],
     )
     page.wait_for_function(ready(tab))

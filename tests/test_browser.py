@@ -188,7 +188,7 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
 def test_the_block_of_a_run_can_have_other_windows_and_steps(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         run(page, "live", "A run of my own")
-        page.evaluate(f"{LIVE}.act((player) => player.seek(player.duration))")
+        page.evaluate(f"{LIVE}.playback.act((player) => player.seek(player.duration))")
         page.click("#live-stage .sd-stage button:has-text('Try other')")
         gamma = page.locator("#live-stage .sd-knobs-block input").first
         gamma.wait_for()
@@ -430,7 +430,7 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
     settings, and runs."""
     url, process = served
     lost = {"reloads": True, "logged": "console error"}
-    waits, free = "#live-player .sd-status span:text-matches('1[^0-9]+1')", f"{LIVE}.state === 'idle'"
+    waits, free = "#live-player .sd-status span:text-matches('1[^0-9]+1')", f"{LIVE}.job.state === 'idle'"
     with visit(browser, url, **lost) as one, visit(browser, url, **lost) as two:
         start(one, "live", "A slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
@@ -445,7 +445,7 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         one.click("#live-stop")
         one.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         run(one, "live", "Anna again")  # what is still queued would have begun before
-        assert two.evaluate(f"{LIVE}.live") is None
+        assert two.evaluate(f"{LIVE}.job.live") is None
         assert two.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
         start(one, "live", "A slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
@@ -460,8 +460,8 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         start(one, "live", "slow and lost")
         start(two, "live", "lost in the queue")
         one.wait_for_function(f"{GOING} && {LIVE}.shown.stage.lanes.vanilla?.texts.length > 0")
-        one.evaluate(f"{LIVE}.watchdog.ask()")  # a server that answers is waited for
-        assert one.evaluate(f"{LIVE}.state") == "running"
+        one.evaluate(f"{LIVE}.job.watchdog.ask()")  # a server that answers is waited for
+        assert one.evaluate(f"{LIVE}.job.state") == "running"
         for page in (one, two):
             page.evaluate("window.old = true")
         process.kill()
@@ -538,7 +538,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         "const get = window.fetch; const pause = (ms) => new Promise((next) => setTimeout(next, ms)); let asked = 0;"
         "window.fetch = async (...words) => { const url = String(words[0]);"
         " if (url.endsWith('.jsonl.gz')) { const wait = 300 * asked++;"
-        " while (!window.specdiff?.players?.live?.formSettings) await pause(20); await pause(wait); }"
+        " while (!window.specdiff?.players?.live?.state.formSettings) await pause(20); await pause(wait); }"
         " else if (url.includes('/run/predict')) while (!asked) await pause(20);"
         " return get(...words); };"
     )
@@ -552,7 +552,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         page.wait_for_function(
             f"{app('live')}.shown.player.stop >= 0 && {app('live')}.shown.file === {files[1]!r} && {ready('live')}"
         )
-        page.wait_for_function(f"{app('live')}.formSettings && {ready('live')}")  # as it opened
+        page.wait_for_function(f"{app('live')}.state.formSettings && {ready('live')}")  # as it opened
         assert page.evaluate(f"{app('live')}.shown.file") == files[1] and playhead(page)["stop"] >= 0
     with visit(browser, address + "?trace=%00&round=x&lane=__proto__&at=%3Cb%3E&tab=no+such") as page:
         assert playhead(page)["duration"] > 0
@@ -563,7 +563,7 @@ def test_what_stays_after_a_bad_link_and_after_a_run_without_tokens(browser: Any
         page.wait_for_selector("#live-player .sd-card:has-text('99'):visible")
         begun = "{ run: 'r', phase: 'loading', lane: 'vanilla', trace: null }"
         ended = "{ run: 'r', phase: 'stopped', trace: null, finished: true }"
-        page.evaluate(f"{LIVE}.receive({begun}).then(() => {LIVE}.receive({ended}))")
+        page.evaluate(f"{LIVE}.job.receive({begun}).then(() => {LIVE}.job.receive({ended}))")
         assert page.evaluate(f"[{LIVE}.shown.selected, {LIVE}.shown.source]") == ["drafted", "recording"]
 
 

@@ -129,12 +129,12 @@ def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict
         assert "trace=" not in page.url, "nothing that a link could open"
         lines = gzip.decompress(shipped).splitlines()
         for content in (shipped[:5000], b"", b"hello", lines[0]):
-            page.evaluate(f"{app('race')}.card.hide()")
+            page.evaluate(f"{app('race')}.job.card.hide()")
             choose_file(page, "other.gz", content)
             page.wait_for_selector("#race .sd-card:visible :text('This file is not a readable trace')")
             assert page.evaluate(f"{app('race')}.shown.trace.title") == title, "what was there stays"
         for name in (b'"tests":', b'"span":'):
-            page.evaluate(f"{app('race')}.card.hide()")
+            page.evaluate(f"{app('race')}.job.card.hide()")
             choose_file(page, "other.jsonl", b"\n".join(one.replace(name, b'"other":') for one in lines))
             page.wait_for_selector("#race .sd-card:visible :text('This trace cannot be shown')")
         page.evaluate(f"{app('race')}.showRecording({app('race')}.recordings[0])")
@@ -175,14 +175,14 @@ def test_a_link_opens_its_moment_also_where_nothing_is_permitted(browser: Any, e
     address = exported["file"]
     with visit(browser, address, before=NOTHING_PERMITTED) as page:
         page.click("#sd-theme")
-        page.evaluate(f"{app('live')}.goToRound(5)")
+        page.evaluate(f"{app('live')}.playback.goToRound(5)")
         page.click("#sd-share")
         shown = page.input_value("dialog[open] .sd-link-address")
         assert page.url == address and shown.startswith(f"{address}?tab=live&trace=") and "round=6" in shown
         assert not serious(page)
     with visit(browser, shown) as page:
         page.wait_for_function(f"{VIEW}?.round === 5")
-        page.evaluate(f"{app('live')}.goToRound(3)")
+        page.evaluate(f"{app('live')}.playback.goToRound(3)")
         page.click("#live .sd-source button:has-text('Link to this moment')")
         page.wait_for_function("location.search.includes('round=4')")
 

@@ -233,7 +233,7 @@ def test_the_link_for_a_room_has_its_settings_and_a_code(browser: Any, address: 
     with visit(browser, f"{address}?{query}", until=f"{SLIDE} && {ready('live')}", logged="404") as room:
         room.route("**/qr?*", lambda code: code.fulfill(body=CODE, content_type="image/svg+xml"))
         room.wait_for_selector(".sd-guide-here")
-        room.wait_for_function(f"{app('live')}.formSettings.includes('seed=5')")
+        room.wait_for_function(f"{app('live')}.state.formSettings.includes('seed=5')")
         room.keyboard.press("l")
         link = room.inner_text(".sd-present-address")
         assert "present" not in link and "&trace=" in link and "&round=" in link

@@ -42,7 +42,7 @@ def loaded(browser: Any, address: str) -> Iterator[Any]:
         yield page
 
 
-OPEN = f"document.activeElement.blur(); {LIVE}.open({LIVE}.recordings[0])"
+OPEN = f"document.activeElement.blur(); {LIVE}.showRecording({LIVE}.recordings[0])"
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_playback(page: Any) -> None:
         calls.append(request.url)
 
     page.on("request", called)
-    page.evaluate(f"{LIVE}.act(() => {LIVE}.shown.player.goToStop(2))")
+    page.evaluate(f"{LIVE}.playback.act(() => {LIVE}.shown.player.goToStop(2))")
     for key, stop in (("ArrowRight", 3), ("Shift+ArrowRight", 13), ("ArrowLeft", 12)):
         page.locator("body").press(key)
         assert playhead(page)["stop"] == stop
@@ -243,7 +243,9 @@ def test_of_many_branches_eight_are_drawn_first(page: Any) -> None:
     """Then all of them, in a field that scrolls."""
     resize(page, "phone")
     opened(page, "dialogue-markov-head-draft-tree")
-    page.evaluate(f"{LIVE}.goToRound({LIVE}.shown.lanes.drafted.rounds.findIndex(({{ tree }}) => tree.count > 8))")
+    page.evaluate(
+        f"{LIVE}.playback.goToRound({LIVE}.shown.lanes.drafted.rounds.findIndex(({{ tree }}) => tree.count > 8))"
+    )
     page.wait_for_function(ready("live"))
     lines, button = page.locator("#live-player .sd-steps .sd-row"), page.locator("#live-player .sd-lines")
     assert lines.count() == 8 and button.get_attribute("aria-expanded") == "false"
@@ -308,7 +310,7 @@ def test_one_player_at_a_time(page: Any) -> None:
     page.wait_for_function(f"!{LIVE}.frames.awake && {RACE}.frames.awake")
     stood, stop = page.evaluate(f"[{LIVE}.shown.player.t, {LIVE}.shown.player.stop]")
     page.wait_for_function(f"{RACE}.shown.trace")
-    page.evaluate(f"document.activeElement.blur(); {RACE}.act(() => {RACE}.shown.player.goToStop(1))")
+    page.evaluate(f"document.activeElement.blur(); {RACE}.playback.act(() => {RACE}.shown.player.goToStop(1))")
     page.locator("body").press("ArrowRight")
     assert page.evaluate(f"{RACE}.shown.player.stop") == 2
     assert page.evaluate(f"[{LIVE}.shown.player.t, {LIVE}.shown.player.stop]") == [stood, stop]
@@ -332,7 +334,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     assert [words[1:] for words in lanes(page, "race", "name")] == ["Vanilla", "block γ 9"]
     assert page.get_attribute("#race-player .sd-chip", "data-kind") == "recording"
     assert "Dialogue, greedy" in page.text_content("#race-player .sd-source-words")
-    page.evaluate(f"{RACE}.goToRound(1)")
+    page.evaluate(f"{RACE}.playback.goToRound(1)")
     page.wait_for_function(ready("race"))
     assert page.locator("#race-player .sd-steps .sd-label:text-is('draft')").count() == 1
     words = page.locator("#race-player .sd-lane-text .sd-text").last.text_content()
@@ -341,21 +343,21 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     page.wait_for_function(f"{RACE}.shown.stage.names.length === 1 && {ready('race')}")
     words = page.text_content("#race-player .sd-lane-text .sd-text")
     assert "Once upon a time" in words, "at the end the text as a whole"
-    page.evaluate(f"{RACE}.goToRound(1)")
+    page.evaluate(f"{RACE}.playback.goToRound(1)")
     page.wait_for_function(ready("race"))
     assert page.locator("#race-player .sd-t-id").count() > 2, "before it, ids"
     page.evaluate(tell, {**detail, "lanes": ["gone"]})
     page.wait_for_selector("#race-player .sd-card:visible")
     assert page.locator("#race-player .sd-lane").count() == 1, "what was shown stays"
 
-    first = f"{RACE}.formSettings = ''; {RACE}.controls({RACE}.options.recordings[0].settings)"
+    first = f"{RACE}.state.formSettings = ''; {RACE}.form.controlsChanged({RACE}.options.recordings[0].settings)"
     page.evaluate(
         f"(url) => {{ Object.assign({RACE}, {{ asked: '', chosen: false }});"
         f" window.specdiff.openRace({{ url }}); {first}; }}",
         url,
     )
     page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.length === 3")
-    calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}; {first}; return {RACE}.calls - calls; }}")
+    calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}; {first}; return {RACE}.job.calls - calls; }}")
     assert not calls, "nothing else is fetched"
     page.evaluate(  # of several recordings the last is shown, also if the first one arrives later
         "(url) => { const { fetch } = window; let asked = 0; window.fetch = async (...words) => {"
@@ -387,7 +389,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     assert lanes(page, "race", "name")[2].endswith("block γ 9")
     assert page.text_content("#race-player .sd-hero-name") == before
     assert page.locator("#race-player .sd-lane[aria-selected=true]").count() == 1
-    assert page.evaluate(f"{RACE}.live") is None
+    assert page.evaluate(f"{RACE}.job.live") is None
 
 
 def test_no_tab_overflows_between_phone_and_desktop(page: Any) -> None:
@@ -476,7 +478,7 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     assert vanilla <= drafted, "vanilla's text gives nothing away"
     heights = "(bars) => bars.map((bar) => bar.style.height)"
     bars = page.eval_on_selector_all("#live-player .sd-rd b", heights)
-    assert set(bars[page.evaluate(f"{LIVE}.study.game.view.round") :]) == {"0%"}
+    assert set(bars[page.evaluate(f"{LIVE}.playback.study.game.view.round") :]) == {"0%"}
     page.keyboard.press("a")
     page.wait_for_selector(f"{judge} :text-matches('of 1[^0-9]')")
     assert page.locator(shown).count() == 1 and page.locator(f"{judge} .sd-pq-row").count() > 1

@@ -92,7 +92,7 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
     with visit(browser, lab.url, size="phone", logged="reading '0'") as page:
         header = page.evaluate(f"Object.values({LIVE}.shown.lanes)[0].header")
         assert header["config"]["pair"] == OPENING.pair == "smollm2" and header["prompt"] == smollm2[0].prompt
-        page.evaluate(f"{LIVE}.act(() => {LIVE}.shown.player.goToStop({LIVE}.shown.player.stops.length - 1))")
+        page.evaluate(f"{LIVE}.playback.act(() => {LIVE}.shown.player.goToStop({LIVE}.shown.player.stops.length - 1))")
         page.wait_for_function(ready("live"))
         text = page.inner_text("#live-player")
         assert "noun" in text.partition("What is a noun?")[2] and "<|" not in text, (
@@ -101,9 +101,9 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
         says(page, "#live-about", "SmolLM2")
         assert not overflows(page)
         first, other = (f"{LIVE}.recordings.find((one) => one.settings.includes('pair={name}&'))" for name in EXAMPLES)
-        page.evaluate(f"{LIVE}.open({other})")
+        page.evaluate(f"{LIVE}.showRecording({other})")
         page.wait_for_selector("#live-about", state="hidden")  # another model is on the stage
-        page.evaluate(f"{LIVE}.open({first})")
+        page.evaluate(f"{LIVE}.showRecording({first})")
         page.wait_for_selector("#live-about", state="visible")
         code = page.locator("#live-stage .sd-more option", has_text=f"{smollm2[1].flavour}:").first
         page.select_option("#live-stage .sd-more", value=code.get_attribute("value"))

@@ -37,7 +37,7 @@ import { soon, store } from './store.js';
  */
 /** @typedef {{view: () => unknown, adds?: (key: string) => {data: object[]},
  *  show?: (answer: Result) => void, pick?: (key: string) => void, figure?: string,
- *  ended?: () => void, p?: number[], q?: number[]}} Widget an interactive panel */
+ *  ended?: () => void, sliders?: {p: number[], q: number[], tokens: string[]}}} Widget an interactive panel */
 /** @typedef {{panel: string, lines: string[]} | null} Part of a figure that a lesson shows */
 
 /** @type {Record<string,

@@ -56,7 +56,7 @@ async function openFile(file) {
   } catch (error) {
     console.warn('not opened:', error);
     const message = `${file.name}: ${error instanceof Error ? error.message : error}.`;
-    playerOf(isOpen('race') ? 'race' : 'live').card.show({ ...NO_TRACE, message });
+    playerOf(isOpen('race') ? 'race' : 'live').job.card.show({ ...NO_TRACE, message });
   }
 }
 

@@ -177,18 +177,14 @@ export class Job {
   ended(ending, live, message, result) {
     return null;
   }
-
-  /** Show a file that the visitor opened. @param {any} message @returns {unknown} */
-  openFile(message) {
-    return null;
-  }
 }
 
-/** Pass the messages of a component to its player; an unchanged value is ignored.
- *  @param {Job<any>} player @param {{value: string}} props
+/** Pass the messages of a component to its job; an unchanged value is ignored.
+ *  @param {Job<any>} job @param {{value: string}} props
  *  @param {(name: string, callback: () => void) => void} watch
- *  @param {{title: string, message: string, hint: string}} unreadable shown on an error */
-export function listen(player, props, watch, unreadable) {
+ *  @param {{title: string, message: string, hint: string}} unreadable shown on an error
+ *  @param {(message: any) => unknown} [openFile] shows a file that the visitor opened */
+export function listen(job, props, watch, unreadable, openFile = () => {}) {
   const first = props.value ? JSON.parse(props.value) : {};
   let last = first.card && first.source === 'file' ? props.value : ''; // shown by the open tab
   let turn = Promise.resolve(); // keeps messages in order although unpacking takes a moment
@@ -198,9 +194,9 @@ export function listen(player, props, watch, unreadable) {
     last = value;
     const message = JSON.parse(value);
     turn = turn.then(async () => {
-      await (message.source === 'file' ? player.openFile(message) : player.receive(message));
+      await (message.source === 'file' ? openFile(message) : job.receive(message));
     }).catch((error) => {
-      player.card.show(unreadable);
+      job.card.show(unreadable);
       console.warn('not shown:', error);
     });
   };

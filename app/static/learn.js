@@ -299,10 +299,10 @@ export class Learn {
     }
     const settings =
       [live?.recordings[0]?.settings, live?.shown.file && live.shown.settings].includes(
-          live?.formSettings,
+          live?.state.formSettings,
         )
         ? ''
-        : live?.formSettings;
+        : live?.state.formSettings;
     for (const [key, value] of new URLSearchParams(settings)) {
       if (key === 'drafter' || value !== String(this.defaults?.[key] ?? '')) query.set(key, value);
     }
@@ -320,8 +320,8 @@ export class Learn {
       this.offer([], player, 'live', () => this.race(player));
       const moment = this.linked?.lesson === lesson ? this.linked.moment : null; // the first time
       this.linked = null;
-      if (!(moment && (await player.openMoment(moment)))) {
-        await player.openMoment({ ...VERDICT, trace, round: lesson.round });
+      if (!(moment && (await player.staging.openMoment(moment)))) {
+        await player.staging.openMoment({ ...VERDICT, trace, round: lesson.round });
       }
       player.draw(); // the element must exist now, not in the next frame
       return player.root.querySelector(area) ?? document.querySelector(area);
@@ -385,9 +385,9 @@ export class Learn {
   /** Run the recording's race; the server first fills in its settings. @param {App} player */
   async race(player) {
     const { settings } = player.shown;
-    if (settings) player.press('fill');
-    await until(() => !settings || player.formSettings === settings);
-    player.press('run');
+    if (settings) player.job.press('fill');
+    await until(() => !settings || player.state.formSettings === settings);
+    player.job.press('run');
   }
 
   /** Set the numbers below the verdict of a check: of the visitor's own runs. Points at nothing.
@@ -396,10 +396,7 @@ export class Learn {
     const { name, watch } = lesson;
     const explore = /** @type {Explorer | undefined} */ (page.players.explore);
     const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
-    const sliders = widget?.q
-      ? { p: widget.p, q: widget.q, tokens: widget.constructor.TOKENS }
-      : null;
-    this.proof = paragraphs(proven(name, page.runs, sliders));
+    this.proof = paragraphs(proven(name, page.runs, widget?.sliders ?? null));
     this.guide.draw();
     return null;
   }

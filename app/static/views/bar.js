@@ -2,7 +2,7 @@
 
 import { Button, html, icon, Link, Select } from './ui.js';
 import { seconds, slowWords } from '../state/format.js';
-/** @import { App } from '../app.js' */
+/** @import { Playback } from '../playback.js' */
 /** @import { Playhead } from '../state/playhead.js' */
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
@@ -18,9 +18,9 @@ function doingWords({ atEdge, growing, playing, isSlow, t, duration }) {
   return isSlow ? 'slow motion' : 'real time';
 }
 
-/** @param {{player: Playhead,
- *  act: Pick<App, 'seek' | 'step' | 'toggle' | 'toEdge' | 'pace' | 'save'>}} props */
-export function Bar({ player, act }) {
+/** @param {{player: Playhead, save: () => void,
+ *  act: Pick<Playback, 'seek' | 'step' | 'toggle' | 'toEdge' | 'pace'>}} props */
+export function Bar({ player, act, save }) {
   const { t, duration, playing, growing, slow, atEdge } = player;
   const share = duration ? t / duration : 0;
   const scrub = ({ currentTarget }) => act.seek(Number(currentTarget.value) / STEPS);
@@ -52,8 +52,9 @@ export function Bar({ player, act }) {
       <span class="sd-time">${time}</span>
         <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
           value=${slow} options=${speeds} act=${pick} />
-        <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${() =>
-          act.save()}>${icon('save')}<span>Trace</span><//>
+        <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${save}>${icon(
+          'save',
+        )}<span>Trace</span><//>
       </div>
   `;
 }

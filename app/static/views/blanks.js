@@ -14,7 +14,6 @@ import { canRun } from '../page.js';
 import { say } from './link.js';
 import { isJudged } from '../state/verifier.js';
 /** @import { Run } from './card.js' */
-/** @import { App } from '../app.js' */
 /** @import { Lane, PartialRound } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Block } from '../state/block.js' */
@@ -88,9 +87,6 @@ function Knobs({ block, size: { gamma, steps }, set, effect }) {
   `;
 }
 
-/** @typedef {Pick<App, 'playStaged' | 'skip' | 'challenge' | 'redraft' |
- *  'stopRedraft' | 'askForPrompt'>} Acts */
-
 /** Record a clip. @param {HTMLElement} button that was pressed @param {Run} run */
 async function clip(button, run) {
   say(button, 'Recording…');
@@ -103,7 +99,11 @@ async function clip(button, run) {
  * @property {Block | null} block the staged round with other windows and steps
  * @property {Predictions} predictions @property {boolean} sized whether the server can draft it with
  *  other windows and steps @property {{part: number, parts: number} | null} redrafting how far it is
- * @property {boolean} own whether the race is the visitor's @property {Acts} act
+ * @property {boolean} own whether the race is the visitor's
+ * @property {() => void} skip to real time @property {() => void} playStaged
+ * @property {() => void} redraft @property {() => void} stopRedraft
+ * @property {(button: HTMLElement, number: string) => void} challenge
+ * @property {() => void} askForPrompt
  * @property {() => void} verify lets the visitor judge
  * @property {unknown} source where the race comes from @property {unknown} bar playback
  * @property {unknown} children its number
@@ -111,7 +111,7 @@ async function clip(button, run) {
 
 /** @param {Props} props */
 export function Blanks(
-  { scene, block, predictions, sized, redrafting, own, act, verify, source, bar, children },
+  { scene, block, predictions, sized, redrafting, own, verify, source, bar, children, ...acts },
 ) {
   const [open, setOpen] = useState(-1);
   const [size, setSize] = useState(/** @type {Size | null} */ (null));
@@ -138,9 +138,9 @@ export function Blanks(
   };
   const effect = config ? effectWords(predictions, { ...config, ...chosen }) : '';
   const watch = isSlow
-    ? html`<${Link} act=${() => act.skip()}>Skip to real time<//>`
+    ? html`<${Link} act=${acts.skip}>Skip to real time<//>`
     : stage.present.length > 0 &&
-      html`<${Link} act=${() => act.playStaged()}>Watch the blanks fill<//>`;
+      html`<${Link} act=${acts.playStaged}>Watch the blanks fill<//>`;
   return html`
     <section class="sd-panel sd-stage" aria-label="The draft window, large">
       <header><h2>${LEAD}</h2>${source}</header>
@@ -164,14 +164,14 @@ export function Blanks(
                 html`<${Link} name="verify" act=${verify}>Be the big model<//>`}
           ${own && run.number && html`
             <${Link} act=${(event) =>
-              act.challenge(event.currentTarget, run.number)}>Challenge a friend<//>
+              acts.challenge(event.currentTarget, run.number)}>Challenge a friend<//>
           `}
           <${Link} act=${() => savePicture(run)}>Save as picture<//>
               ${canRecord() &&
                 html`<${Link} act=${(event) => clip(event.currentTarget, run)}>Save as clip<//>`}
           ${!own && canRun('live') && html`
-            <button type="button" class="sd-try" onclick=${() =>
-              act.askForPrompt()}>Try your own prompt</button>
+            <button type="button" class="sd-try" onclick=${acts
+              .askForPrompt}>Try your own prompt</button>
           `}
         `}</p>
         ${played?.still && !block && sized && html`
@@ -179,9 +179,9 @@ export function Blanks(
             ? html`
               <span role="status">Drafting this block again: ${redrafting.part} of ${redrafting
                 .parts} sizes…</span>
-              <${Link} act=${() => act.stopRedraft()}>Stop<//>
+              <${Link} act=${acts.stopRedraft}>Stop<//>
             `
-            : html`<${Link} act=${() => act.redraft()}>Try other γ and T on this block<//>`}</p>
+            : html`<${Link} act=${acts.redraft}>Try other γ and T on this block<//>`}</p>
         `}
       </div>
       ${children}

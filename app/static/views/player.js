@@ -13,10 +13,11 @@ import { RoomNotice } from './notes.js';
 import { isRun } from '../state/moment.js';
 import { isServed } from '../state/lane.js';
 import { useOf } from '../state/marks.js';
-/** @import { App, Options } from '../app.js' */
+/** @import { Acts, Options, Recording, State } from '../app.js' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Shown } from '../state/shown.js' */
+/** @import { Playback } from '../playback.js' */
 /** @import { Study } from '../study.js' */
 
 const FIGURES = {
@@ -38,10 +39,12 @@ function fills(lane, noSteps) {
  * @typedef {object} Props
  * @property {Scene} scene @property {Shown} shown @property {Options} options
  * @property {Set<string>} noSteps drafters that don't denoise
- * @property {App['recordings']} recordings @property {HTMLElement} card for errors
+ * @property {Recording[]} recordings @property {HTMLElement} card for errors
  * @property {HTMLElement} status of a run @property {string} stale a note that the controls differ
  * @property {string} voice what assistive technology reads out
- * @property {Study} study what the visitor looks at closely @property {App} act
+ * @property {Study} study what the visitor looks at closely
+ * @property {State['redrafting']} redrafting @property {Playback} playback moves the playhead
+ * @property {Acts} acts
  */
 
 /** @extends {Component<Props>} */
@@ -60,7 +63,23 @@ export class Player extends Component {
   }
 
   /** @param {Props} props @override */
-  render({ scene, shown, options, noSteps, recordings, card, status, stale, voice, study, act }) {
+  render(
+    {
+      scene,
+      shown,
+      options,
+      noSteps,
+      recordings,
+      card,
+      status,
+      stale,
+      voice,
+      study,
+      redrafting,
+      playback,
+      acts,
+    },
+  ) {
     const { prefix, exactness } = options;
     const raced = options.kind === 'race';
     const chart = (name, title, hint, area) =>
@@ -72,22 +91,25 @@ export class Player extends Component {
       `;
     const hero = html`
       <${Hero} scene=${scene} source=${shown.source} options=${options}
-        noSteps=${noSteps} act=${act} />
+        noSteps=${noSteps} runQuietly=${acts.runQuietly}
+        scrollToRound=${(round) => playback.scrollToRound(round)} />
     `;
-    const bar = html`<${Bar} player=${shown.player} act=${act} />`;
+    const bar = html`<${Bar} player=${shown.player} act=${playback} save=${acts.save} />`;
     const source = html`
       <${Source} shown=${shown} raced=${raced} recordings=${recordings}
-        kept=${options.kept} act=${act} />
+        kept=${options.kept} choose=${acts.chooseRecording} keepMoment=${acts.keepMoment} />
     `;
     return html`
       ${raced ? html`<${LeadSentence} scene=${scene} />` : html`
         <${Elsewhere} in="#live-stage .sd">
           <${Blanks} scene=${scene} block=${shown.block} predictions=${options.predictions}
             sized=${isRun(shown.file) &&
-              fills(scene.lane, noSteps)} redrafting=${act.redrafting?.shown === shown
-              ? act.redrafting
+              fills(scene.lane, noSteps)} redrafting=${redrafting?.shown === shown
+              ? redrafting
               : null}
-            own=${shown.ran} act=${act} verify=${() => study.verify()} source=${source}
+            own=${shown.ran} ...${acts} skip=${() => playback.skip()} playStaged=${() =>
+              playback.playStaged()} verify=${() => study.verify()}
+            source=${source}
             bar=${bar}>${hero}<//><//>
       `}
             <${ElementSlot} element=${card} />
@@ -101,11 +123,11 @@ export class Player extends Component {
                 noSteps,
                 drafters: options.drafters,
               }}
-                select=${(name) => act.selectLane(name)} />
+                select=${(name) => playback.selectLane(name)} />
               ${raced && bar}
               <${DraftWindow} scene=${scene} prefix=${prefix} study=${study}
                 jump=${(round) =>
-                  act.goToRound(round)} /><${Numbers} scene=${scene} exactness=${exactness} />
+                  playback.goToRound(round)} /><${Numbers} scene=${scene} exactness=${exactness} />
               ${chart('tokens', 'Tokens over decode time', 'a step for each round', 'tokens')}
               <details class="sd-further" data-area="further">
                 <summary>More of this run: acceptance by position, denoising confidence</summary>

@@ -12,7 +12,6 @@ const MANY = DRAWS.toLocaleString('en');
 
 /** Three tokens: drag p and q, see the accepted part and the residual, and draw tokens. */
 export class Playground {
-  static TOKENS = TOKENS;
   figure = 'three'; // that it draws
 
   /** @param {() => void} changed draws the page again */
@@ -25,6 +24,11 @@ export class Playground {
     /** @type {{counts: number[], accepted: number} | null} */
     this.drawn = null;
     this.seed = 0;
+  }
+
+  /** What the visitor has set. */
+  get sliders() {
+    return { p: this.p, q: this.q, tokens: TOKENS };
   }
 
   /** @param {Answer} answer */

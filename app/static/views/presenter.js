@@ -27,9 +27,9 @@ const COMMANDS = [
   [['ArrowLeft', 'PageUp'], '←', 'previous step; or Page Up', 'Back', (room) => room.step(-1)],
   [['ArrowRight', 'PageDown'], '→', 'next step; or Page Down', 'Next', (room) => room.step(1)],
   [['r'], 'R', 'reveal the explanation or the answers', 'Reveal', (room) => room.reveal()],
-  [[' '], 'Space', 'play or pause the recording', 'Play', (room) => room.player()?.toggle()],
-  [['.'], '.', 'one event forward in the recording', '', (room) => room.player()?.step(1)],
-  [[','], ',', 'one event back in the recording', '', (room) => room.player()?.step(-1)],
+  [[' '], 'Space', 'play or pause the recording', 'Play', (room) => room.playback()?.toggle()],
+  [['.'], '.', 'one event forward in the recording', '', (room) => room.playback()?.step(1)],
+  [[','], ',', 'one event back in the recording', '', (room) => room.playback()?.step(-1)],
   [['l'], 'L', 'link for the room', 'Room link', (room) => room.show('link')],
   [['?'], '?', 'these keys', 'Keys', (room) => room.show('help')],
   [['Escape'], 'Esc', 'leave', 'Leave', (room) => room.leave()],
@@ -73,8 +73,9 @@ export class Presenter {
   }
 
   /** The player of the recording that is on the screen, if one is. */
-  player() {
-    return this.guide.spot && isOpen('live') ? /** @type {App} */ (page.players.live) : null;
+  playback() {
+    const live = /** @type {App} */ (page.players.live);
+    return this.guide.spot && isOpen('live') ? live.playback : null;
   }
 
   /** @param {number} number of the lesson @param {number} [at] step */
@@ -134,7 +135,7 @@ export class Presenter {
   draw() {
     const { number, lesson } = this;
     const { guide } = this;
-    const off = { Reveal: !guide.hides, Play: !this.player() };
+    const off = { Reveal: !guide.hides, Play: !this.playback() };
     const nothing = !guide.hides && !guide.open &&
       (guide.steps[guide.at]?.skips ? 'The answer comes next.' : 'Nothing is hidden here.');
     const button = (/** @type {Command} */ [, keyLabel, words, name, act]) =>
@@ -223,7 +224,7 @@ export class Presenter {
     const { target, key } = event;
     if (this.number < 0 || !isFree(event, key === 'Escape')) return;
     if (target.closest('input') && /^(Arrow|Page|Home|End| )/.test(key)) return; // of a slider
-    if (key === ' ' && (target.closest('button, a, summary') || !this.player())) return;
+    if (key === ' ' && (target.closest('button, a, summary') || !this.playback())) return;
     const pressed = key.length === 1 ? key.toLowerCase() : key;
     const act = COMMANDS.find(([keys]) => keys.includes(pressed))?.[4];
     const { dialog } = this;

@@ -5,7 +5,7 @@ import { numbers, outcome, sameText, verdict, whySlow } from '../state/headline.
 import { speedUpSoFar } from '../state/metrics.js';
 import { times } from '../state/format.js';
 import { typicalWords } from '../state/predicted.js';
-/** @import { App, Options } from '../app.js' */
+/** @import { Options } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 
 /** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} in the glossary */
@@ -33,8 +33,8 @@ function comparison({ stage, lanes, states, clocks, selected }, exactness) {
 }
 
 /** @param {{scene: Scene, source: string, options: Pick<Options, 'exactness' | 'typical'>,
- *  noSteps: Set<string>, act: Pick<App, 'scrollToRound' | 'runQuietly'>}} props */
-export function Hero({ scene, source, options, noSteps, act }) {
+ *  noSteps: Set<string>, scrollToRound: (round: number) => void, runQuietly: () => void}} props */
+export function Hero({ scene, source, options, noSteps, scrollToRound, runQuietly }) {
   const { pair, states, clocks, race } = comparison(scene, options.exactness);
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
   const alone = baseline &&
@@ -71,15 +71,15 @@ export function Hero({ scene, source, options, noSteps, act }) {
     slow && html`
       <p
         class="sd-why"><b>${slow.question}</b> ${slow.words} <${Link} act=${() =>
-          act.scrollToRound(slow.round)}>See round ${slow.round + 1}<//></p>
+          scrollToRound(slow.round)}>See round ${slow.round + 1}<//></p>
     `
   }
     <p class="sd-same">${sameText(pair, states, clocks)}</p>
     <p class="sd-claim">${!alone && race.claim}</p>
     <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
     ${
-    !race.trusted && html`<${Link} act=${() =>
-      act.runQuietly()} title=${race.alone ? null : ALONE}>${
+    !race.trusted &&
+    html`<${Link} act=${runQuietly} title=${race.alone ? null : ALONE}>${
       race.alone ? 'Measure again' : 'Measure again on one thread'
     }<//>`
   }

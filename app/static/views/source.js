@@ -14,7 +14,7 @@ import { isRun } from '../state/moment.js';
 import { keptRuns } from '../state/history.js';
 import { leadWords } from '../state/headline.js';
 import { milliseconds, seconds } from '../state/format.js';
-/** @import { App } from '../app.js' */
+/** @import { Recording } from '../app.js' */
 /** @import { Shown } from '../state/shown.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Lanes } from '../state/race.js' */
@@ -86,9 +86,10 @@ function Report({ lanes, title, together }) {
 /**
  * @typedef {object} Props
  * @property {Shown} shown @property {boolean} raced on the Race tab, which names its recordings
- * @property {App['recordings']} recordings to choose from
+ * @property {Recording[]} recordings to choose from
  * @property {number} kept seconds that the server keeps a run
- * @property {Pick<App, 'keepMoment' | 'chooseRecording'>} act
+ * @property {(recording: Recording) => void} choose one
+ * @property {(button: HTMLElement) => void} keepMoment gives a link to it
  */
 
 /** @extends {Component<Props, {open: boolean}>} */
@@ -96,7 +97,7 @@ export class Source extends Component {
   /** @override */ state = { open: false };
 
   /** @param {Props} props @param {{open: boolean}} state @override */
-  render({ shown, raced, recordings, kept, act }, { open }) {
+  render({ shown, raced, recordings, kept, choose, keepMoment }, { open }) {
     const { stage, trace, source, file, growing } = shown;
     const runs = growing ? [] : keptRuns(kept);
     const days = Math.round(kept / 86400);
@@ -124,13 +125,12 @@ export class Source extends Component {
             ${header &&
               html`<${Link} act=${show(true)} aria-haspopup="dialog">How this was measured<//>`}
             ${header && file && html`
-              <${Link} act=${(event) => act.keepMoment(event.currentTarget)}
+              <${Link} act=${(event) => keepMoment(event.currentTarget)}
                 title=${isRun(file) ? stays : LINKED}>Link to this moment<//>
             `}
             ${!growing && recordings.length > 1 && html`
               <${Pick} name="sd-more" label="Examples" all=${recordings}
-                words=${({ title }) => title} open=${(recording) =>
-                  act.chooseRecording(recording)} />
+                words=${({ title }) => title} open=${(recording) => choose(recording)} />
             `}
             <${Pick} label="My runs" all=${runs} words=${({ title }) => title}
               open=${({ query }) => location.search = query} />

@@ -185,7 +185,7 @@ export class SideBySide {
   }
 
   /** Reset after the requested measurement has ended or failed. */
-  over() {
+  ended() {
     Object.assign(this, { going: '', requested: false });
   }
 

@@ -1,0 +1,155 @@
+// What a visitor does with the race on the stage: play, step, seek, select a lane, and the keys.
+
+import { isFree } from './views/ui.js';
+import { leadOf } from './views/source.js';
+import { sentenceOf } from './views/window.js';
+import { Study } from './study.js';
+import { wordsOf } from './views/inspector.js';
+/** @import { Frames } from './frames.js' */
+/** @import { Moment } from './state/moment.js' */
+/** @import { Playhead } from './state/playhead.js' */
+/** @import { Scene } from './state/stage.js' */
+/** @import { Shown } from './state/shown.js' */
+
+export class Playback {
+  /** @param {HTMLElement} root @param {() => Shown} shown what is on the stage
+   *  @param {Frames} frames @param {() => string} query of a link to it */
+  constructor(root, shown, frames, query) {
+    this.root = root;
+    this.shown = shown;
+    this.frames = frames;
+    this.voice = ''; // what assistive technology reads out
+    this.speaks = false; // whether the next drawing is read out
+    this.study = new Study(root, {
+      shown,
+      selectLane: (name) => this.selectLane(name),
+      goToRound: (round) => this.goToRound(round),
+      pauseAt: (seconds) => this.act((player) => player.pauseAt(seconds)),
+      draw: () => frames.drawNow(),
+      speak: () => this.speak(),
+      query,
+    });
+    document.addEventListener('keydown', (event) => this.keys(event));
+  }
+
+  /** @param {(player: Playhead) => void} change of the playhead */
+  act(change) {
+    const { player } = this.shown();
+    this.study.game = null;
+    change(player);
+    this.speaks ||= !player.playing;
+    this.frames.requestDraw();
+  }
+
+  toggle() {
+    this.act((player) => player.toggle());
+  }
+
+  /** Play the staged round from its beginning. */
+  playStaged() {
+    this.act((player) => player.playStaged());
+  }
+
+  /** Leave slow motion. */
+  skip() {
+    this.act((player) => player.skip());
+  }
+
+  /** Back to what happens now. */
+  toEdge() {
+    this.study.leave();
+    this.act((player) => player.toEdge());
+  }
+
+  step(count) {
+    this.act((player) => player.step(count));
+  }
+
+  /** @param {number} share of the race */
+  seek(share) {
+    this.act((player) => player.pauseAt(share * player.duration));
+  }
+
+  /** @param {number | 'auto'} slow wall seconds per decode second */
+  pace(slow) {
+    this.act((player) => Object.assign(player, { slow }));
+  }
+
+  /** Select the lane whose text, window and numbers are shown. @param {string} name */
+  selectLane(name) {
+    const shown = this.shown();
+    if (!shown.select(name)) return;
+    this.study.leave();
+    this.speaks = !shown.player.playing;
+    this.frames.requestDraw();
+  }
+
+  /** @param {Pick<Moment, 'lane' | 'round' | 'at'>} moment */
+  goTo(moment) {
+    const shown = this.shown();
+    if (shown.lanes[moment.lane]) this.selectLane(moment.lane);
+    this.act(() => shown.goTo(moment));
+  }
+
+  /** Go to the verdict of a round of the selected lane. */
+  goToRound(round) {
+    this.goTo({ lane: this.shown().selected ?? '', round: round + 1, at: 'commit' });
+  }
+
+  /** Go to the verdict of a round, and scroll to the window. */
+  scrollToRound(round) {
+    this.goToRound(round);
+    const panel = /** @type {HTMLElement} */ (this.root.querySelector('.sd-window'));
+    panel.focus({ preventScroll: true });
+    panel.scrollIntoView({ block: 'center' });
+  }
+
+  keys(event) {
+    const { target } = event;
+    if (event.defaultPrevented || !this.frames.awake || !isFree(event)) return;
+    if (
+      target.closest(
+        'dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], ' +
+          'input:not(.sd-scrub)',
+      )
+    ) return;
+    if (this.study.game) {
+      if (this.study.key(event)) event.preventDefault();
+      return;
+    }
+    const grid = target.closest('.sd-gridwrap');
+    if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
+    if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) this.toggle();
+    else if (event.key === 'ArrowRight') this.step(event.shiftKey ? 10 : 1);
+    else if (event.key === 'ArrowLeft') this.step(event.shiftKey ? -10 : -1);
+    else return;
+    event.preventDefault();
+  }
+
+  /** Wall milliseconds passed. Returns whether the playhead plays on. */
+  tick(milliseconds) {
+    const { player } = this.shown();
+    const wasPlaying = player.playing;
+    if (player.tick(milliseconds)) this.frames.dirty = true;
+    this.speaks ||= wasPlaying && !player.playing;
+    return player.playing;
+  }
+
+  /** Read the next drawing out. */
+  speak() {
+    this.speaks = true;
+    this.frames.requestDraw();
+  }
+
+  /** What is read out with a drawing. @param {Scene} scene */
+  spoken(scene) {
+    if (this.speaks) {
+      const { game } = this.study;
+      const result = scene.over ? Object.values(leadOf(scene)).join('') : '';
+      this.voice = game?.words(wordsOf(game.lane)) ??
+        [sentenceOf(scene), result].filter(Boolean).join(' ');
+    }
+    this.speaks = false;
+    return this.voice;
+  }
+}
