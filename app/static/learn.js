@@ -1,27 +1,24 @@
 // The Learn tab: lessons, which open the other tabs, and a summary at their end.
 
 import { Guide } from './views/guide.js';
-import { ElementSlot, glossed, html, render } from './views/ui.js';
+import { ElementSlot, html, render } from './views/ui.js';
+import { LessonSight } from './lesson_sight.js';
+import { markLessons } from './views/lessons.js';
 import { Presenter } from './views/presenter.js';
 import { gloss, know } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';
 import { address } from './views/link.js';
-import { canRun, openTab, page, seated } from './page.js';
-import { proven, watched } from './state/findings.js';
+import { openTab, page, seated } from './page.js';
 import { PARTS } from './state/steps.js';
 import { send } from './views/room.js';
-import { until } from './views/dom.js';
 /** @import { App } from './app.js' */
-/** @import { Child } from './vendor/preact.d.ts' */
-/** @import { Moment } from './state/moment.js' */
-/** @import { Watch } from './state/events.d.ts' */
+/** @import { Explore } from './explore.js' */
 
 /** @typedef {import('./state/events.d.ts').Lesson & {truth: string, round: number}} Lesson `truth`:
  *  its answer in words; `round`: of its recording; without a question, the summary */
 /** @typedef {{lessons: Lesson[], defaults: Record<string, unknown>,
  *  symbols: import('./views/glossary.js').Symbols}} Options */
-/** @typedef {any} Explorer the player of the Explore tab */
 /** @typedef {{guess?: number, answer?: number}} Answered of a lesson; −1: skipped */
 
 /** @type {[key: string, area: 'sessionStorage' | 'localStorage']} where answers are kept: of a
@@ -30,21 +27,6 @@ const KEPT = seated
   ? [`specdiff-lessons-${seated}`, 'sessionStorage']
   : ['specdiff-lessons', 'localStorage'];
 const CHECK = PARTS.length - 1;
-// of a round that a lesson shows
-const VERDICT = { tab: 'live', lane: 'drafted', at: 'verify', settings: '' };
-
-/** The tab that a lesson points at. @param {Watch} watch */
-const tabOf = ({ trace, explore }) =>
-  trace ? 'live' : { '': 'learn', compare: 'compare' }[explore] ?? 'explore';
-
-/** The player of a tab, which is opened if the player does not exist yet; null if none appears.
- *  @param {'live' | 'explore' | 'compare'} kind */
-function playerOf(kind) {
-  if (!page.players[kind]) openTab(kind);
-  return until(() => page.players[kind]);
-}
-
-const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
 
 export class Learn {
   /** @param {HTMLElement} root @param {Options} options */
@@ -58,16 +40,9 @@ export class Learn {
     this.answers = recallValue(KEPT[0], {}, KEPT[1]);
     /** @type {Lesson | null} */
     this.lesson = null;
-    /** @type {Child} measured numbers of a step, and a button to measure them */
-    this.numbers = null;
-    /** @type {Child} shown below the verdict of a check */
-    this.proof = null;
-    /** @type {{lesson: Lesson | undefined, moment: Moment | null} | null} requested by the link
-     *  that opened the page, until it is shown */
-    this.linked = null;
-    this.guide = new Guide((onward) => this.ended(onward), (at, option) => {
+    this.guide = new Guide((onward) => this.closed(onward), (at, option) => {
       const part = at === CHECK ? 'answer' : 'guess';
-      this.keep({ [part]: option });
+      this.recordAnswer({ [part]: option });
       if (seated && option >= 0) note(send(seated, `${this.lesson?.name}-${part}`, option));
     }, (at) => { // a reload goes on here; a presentation has an address of its own
       if (this.lesson && !this.guide.room) address(this.query(this.lesson, at).toString());
@@ -77,9 +52,14 @@ export class Learn {
       this.guide.draw();
     };
     this.guide.once = Boolean(seated); // the verdict of a check shows the answer
-    this.guide.about = () => this.room();
-    addEventListener('specdiff:room', () => this.attend());
-    this.presenter = new Presenter(this);
+    this.guide.about = () => this.roomNotice();
+    addEventListener('specdiff:room', () => this.followProjector());
+    this.sight = new LessonSight(this.guide);
+    this.presenter = new Presenter(this.guide, {
+      path: () => this.path,
+      steps: (lesson) => this.steps(lesson),
+      query: (lesson, at) => this.query(lesson, at),
+    });
     root.addEventListener('click', ({ target }) => {
       if (!(target instanceof Element)) return;
       const start = /** @type {HTMLElement | null} */ (target.closest('[data-lesson]'));
@@ -89,7 +69,7 @@ export class Learn {
         if (start.dataset.option) this.guide.choose(Number(start.dataset.option));
       }
       const skipped = target.closest('.sd-skip')?.closest('article')?.id;
-      if (skipped) this.keep({ guess: -1 }, skipped.replace('lesson-', ''));
+      if (skipped) this.recordAnswer({ guess: -1 }, skipped.replace('lesson-', ''));
       if (target.closest('.sd-print')) window.print();
       if (target.closest('.sd-present')) {
         this.presenter.start(Math.max(0, this.path.findIndex((one) => one === this.lesson)));
@@ -101,7 +81,7 @@ export class Learn {
       }
     });
     this.draw();
-    this.follow(new URLSearchParams(location.search));
+    this.readLink(new URLSearchParams(location.search));
   }
 
   /** The lessons to take, and the summary. @returns {Lesson[]} */
@@ -111,7 +91,7 @@ export class Learn {
 
   /** Start at a link's lesson and step, or as a presentation to a room. Unknown fields are ignored.
    *  @param {URLSearchParams} query */
-  follow(query) {
+  readLink(query) {
     if (!query.has('lesson')) return;
     const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
     const step = Number(query.get('step'));
@@ -121,7 +101,7 @@ export class Learn {
       this.draw();
     }
     if (seated) return; // the projector says what is shown
-    this.linked = { lesson, moment: readMoment(location.search) };
+    this.sight.linked = { lesson, moment: readMoment(location.search) };
     if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
     if (query.get('present') === '1') {
       this.presenter.start(lesson ? this.path.indexOf(lesson) : 0, Math.max(0, at));
@@ -131,16 +111,11 @@ export class Learn {
   }
 
   /** @param {Answered} given @param {string} [name] of the lesson */
-  keep(given, name = this.lesson?.name ?? '') {
+  recordAnswer(given, name = this.lesson?.name ?? '') {
     if (this.guide.room) return; // a room's answers are not this visitor's
     this.answers[name] = { ...this.answers[name], ...given };
     keep(KEPT[0], JSON.stringify(this.answers), KEPT[1]);
     this.draw();
-  }
-
-  /** Whether the check of a lesson was answered. */
-  done(name) {
-    return this.answers[name]?.answer !== undefined;
   }
 
   /** The right guess, and what the visitor guessed; a room doesn't see that. @param {Lesson} lesson */
@@ -162,7 +137,7 @@ export class Learn {
   }
 
   /** On a page of a room: show what the projector shows, unless the visitor closed it. */
-  attend() {
+  followProjector() {
     const { closed, question, revealed } = page.room;
     const { guide, projected } = this;
     guide.led = !closed;
@@ -175,13 +150,13 @@ export class Learn {
   }
 
   /** On a page of a room: where it is, and the way back to what the projector shows. */
-  room() {
+  roomNotice() {
     const { closed } = page.room;
     if (!seated || (closed && this.guide.note)) return null; // the note says it
     const { projected } = this;
     const back = () => {
       this.left = '';
-      this.attend();
+      this.followProjector();
     };
     const away = !closed && projected && this.guide.at < 0;
     return html`
@@ -197,30 +172,17 @@ export class Learn {
   draw() {
     this.guide.draw();
     const place = this.root.querySelector('.sd-room');
-    if (place) render(this.room(), place);
-    this.root.classList.toggle('sd-core-path', this.core);
-    for (const button of this.root.querySelectorAll('[data-path]')) {
-      const core = /** @type {HTMLElement} */ (button).dataset.path === 'core';
-      button.setAttribute('aria-pressed', String(core === this.core));
-    }
-    const asked = this.path.filter(({ predict }) => predict);
-    for (const lesson of this.lessons.filter(({ predict }) => predict)) {
-      const { name } = lesson;
-      const article = this.root.querySelector(`#lesson-${name}`);
-      if (!article) continue;
-      const asking = this.guide.at >= 0 && (seated || lesson === this.lesson); // behind the card
-      article.toggleAttribute('data-open', !asking && this.answers[name]?.guess !== undefined);
-      const part = (selector) => /** @type {Element} */ (article.querySelector(selector));
-      part('.sd-start').textContent = this.done(name) ? '✓ Again' : 'Start';
-      part('.sd-guessed').textContent = asking || this.answers[name]?.guess === undefined
-        ? ''
-        : this.guessed(lesson);
-      const mark = this.root.querySelector(`[data-done="${name}"]`);
-      if (mark) mark.textContent = this.done(name) ? '✓ done' : '';
-    }
-    const count = asked.filter(({ name }) => this.done(name)).length;
-    const progress = this.root.querySelector('.sd-progress');
-    if (progress) progress.textContent = `${count} of ${asked.length} lessons done. `;
+    if (place) render(this.roomNotice(), place);
+    const { lessons, core, answers, guide } = this;
+    markLessons(this.root, {
+      lessons,
+      core,
+      done: (name) => answers[name]?.answer !== undefined,
+      guessed: (lesson) => {
+        const asking = guide.at >= 0 && (seated || lesson === this.lesson); // behind the card
+        return asking || answers[lesson.name]?.guess === undefined ? '' : this.guessed(lesson);
+      },
+    });
   }
 
   /** @param {Lesson} lesson @param {number} [at] step */
@@ -234,7 +196,9 @@ export class Learn {
 
   /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson */
   steps(lesson) {
-    Object.assign(this, { lesson, numbers: null, proof: null });
+    const { sight } = this;
+    this.lesson = lesson;
+    Object.assign(sight, { numbers: null, proof: null });
     const { name, predict, guesses, watch, explain, check, answers } = lesson;
     const copyOf = (selector) => {
       const element = this.root.querySelector(`#lesson-${name} ${selector}`)?.cloneNode(true);
@@ -256,9 +220,9 @@ export class Learn {
         extra: () =>
           html`
             <p class="sd-truth">${this.guessed(lesson)} ${lesson.truth}</p>
-            ${this.numbers && html`<div class="sd-guide-numbers">${this.numbers}</div>`}
+            ${sight.numbers && html`<div class="sd-guide-numbers">${sight.numbers}</div>`}
           `,
-        show: () => this.watch(lesson),
+        show: () => sight.open(lesson),
       },
       {
         title: 'Explain',
@@ -271,8 +235,8 @@ export class Learn {
         title: 'Check',
         words: [check],
         options: answers,
-        proof: () => this.proof,
-        show: () => this.prove(lesson),
+        proof: () => sight.proof,
+        show: () => sight.prove(lesson),
       },
     ];
   }
@@ -282,15 +246,15 @@ export class Learn {
    *  @param {number} at */
   query({ name, watch }, at) {
     const live = /** @type {App | undefined} */ (page.players.live);
-    const explore = /** @type {Explorer} */ (page.players.explore);
+    const explore = /** @type {Explore} */ (page.players.explore);
     const query = new URLSearchParams({ lesson: name, step: String(at + 1) });
     if (this.core) query.set('path', 'core');
     const changed = at && watch.explore && explore?.state.name === watch.explore
       ? new URLSearchParams(explore.query())
       : null;
     if (changed && changed.size > 1) return new URLSearchParams([...query, ...changed]);
-    const coming = this.linked?.lesson?.name === name && this.linked.moment
-      ? momentQuery(this.linked.moment)
+    const coming = this.sight.linked?.lesson?.name === name && this.sight.linked.moment
+      ? momentQuery(this.sight.linked.moment)
       : ''; // requested by the link, not shown yet
     if (watch.trace) {
       for (const [key, value] of new URLSearchParams(coming || (at ? live?.momentQuery() : ''))) {
@@ -309,105 +273,10 @@ export class Learn {
     return query;
   }
 
-  /** Open what a lesson points at, and return its element. @param {Lesson} lesson */
-  async watch(lesson) {
-    const { explore, answer, panel, lines, query, trace, area } = lesson.watch;
-    const tab = /** @type {'live' | 'explore' | 'compare'} */ (tabOf(lesson.watch));
-    openTab(tab);
-    if (trace) {
-      const player = /** @type {App | null} */ (await playerOf('live'));
-      if (!player) return null;
-      this.offer([], player, 'live', () => this.race(player));
-      const moment = this.linked?.lesson === lesson ? this.linked.moment : null; // the first time
-      this.linked = null;
-      if (!(moment && (await player.staging.openMoment(moment)))) {
-        await player.staging.openMoment({ ...VERDICT, trace, round: lesson.round });
-      }
-      player.draw(); // the element must exist now, not in the next frame
-      return player.root.querySelector(area) ?? document.querySelector(area);
-    }
-    const player = /** @type {Explorer} */ (await playerOf(tab));
-    if (!player) return null;
-    player.showPart(explore, answer, lines.length ? { panel, lines } : null);
-    const offer = async () => {
-      const sentence = watched(lesson.name, await player.answerOf(explore, answer));
-      this.offer(
-        sentence ? [sentence] : [],
-        player,
-        tab,
-        Object.keys(query).length ? () => player.measureWith(query) : null,
-        offer,
-      );
-    };
-    await offer();
-    const panelOf = (key) =>
-      player.root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
-    panelOf(panel)?.closest('details')?.setAttribute('open', '');
-    const selector = { board: '.sd-exp-board', widget: '.sd-exp-aside' }[panel];
-    return selector ? player.root.querySelector(selector) : panelOf(panel);
-  }
-
-  /** Show sentences, and offer to run what a lesson shows. A room only watches the recording.
-   *  @param {string[]} sentences
-   *  @param {App | Explorer} player @param {string} prefix @param {(() => unknown) | null} begin
-   *  @param {() => unknown} [ended] */
-  offer(sentences, player, prefix, begin, ended = () => this.say(null)) {
-    const can = begin && !this.guide.room && canRun(prefix);
-    const run = async () => {
-      const { spot } = this.guide;
-      const back = () => spot === this.guide.spot && this.guide.look(); // a run scrolls away
-      await begin?.();
-      let words = '';
-      await until(() => {
-        const status = player.job.status.element.textContent;
-        if (words !== status) {
-          this.say(html`<p class="sd-sub" aria-live="off">${status}</p>`);
-          back();
-        }
-        words = status;
-        return player.job.state === 'idle';
-      }, Infinity);
-      await ended();
-      back();
-    };
-    this.say([
-      paragraphs(sentences),
-      can && html`<button type="button" class="sd-link" onclick=${run}>Run it here</button>`,
-    ]);
-  }
-
-  /** @param {Child} numbers */
-  say(numbers) {
-    this.numbers = numbers;
-    this.guide.draw();
-  }
-
-  /** Run the recording's race; the server first fills in its settings. @param {App} player */
-  async race(player) {
-    const { settings } = player.shown;
-    if (settings) player.job.press('fill');
-    await until(() => !settings || player.state.formSettings === settings);
-    player.job.press('run');
-  }
-
-  /** Set the numbers below the verdict of a check: of the visitor's own runs. Points at nothing.
-   *  @param {Lesson} lesson */
-  prove(lesson) {
-    const { name, watch } = lesson;
-    const explore = /** @type {Explorer | undefined} */ (page.players.explore);
-    const widget = watch.panel === 'widget' ? explore?.widgets[watch.explore] : null;
-    this.proof = paragraphs(proven(name, page.runs, widget?.sliders ?? null));
-    this.guide.draw();
-    return null;
-  }
-
   /** @param {boolean} onward to the next lesson */
-  ended(onward) {
+  closed(onward) {
     const { lesson } = this;
-    for (const tab of /** @type {const} */ (['explore', 'compare'])) {
-      const player = /** @type {Explorer | undefined} */ (page.players[tab]);
-      if (player) player.state.only = null;
-    }
+    this.sight.leave();
     openTab('learn');
     if (!this.guide.room) address(`tab=learn${this.core ? '&path=core' : ''}`);
     this.left = page.room.question;

@@ -44,12 +44,12 @@ export async function giveLink(button, query, words = '') {
   } catch (error) { // not permitted, or a page without TLS, which has no clipboard
     console.info('not copied:', error);
     say(button, 'Copy it by hand');
-    show(link);
+    showLink(link);
   }
 }
 
 /** @param {URL} link */
-function show(link, open = true) {
+function showLink(link, open = true) {
   place ??= /** @type {HTMLElement} */ (make('div', { className: 'sd' }, document.body));
   const note = link.protocol === 'file:'
     ? 'This page is a file, so the link works on this computer only. For a copy elsewhere, add ' +
@@ -58,7 +58,7 @@ function show(link, open = true) {
   const select = ({ currentTarget }) => currentTarget.select();
   render(
     html`
-      <${Dialog} title="Copy this link" open=${open} closed=${() => show(link, false)}>
+      <${Dialog} title="Copy this link" open=${open} closed=${() => showLink(link, false)}>
         <input type="text" class="sd-link-address" readonly aria-label="Link" value=${link.href}
           onfocus=${select} />
         <p class="sd-sub">${note}</p>

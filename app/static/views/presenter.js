@@ -10,7 +10,8 @@ import { keep, recall } from '../storage.js';
 import { make } from './dom.js';
 import { PARTS } from '../state/steps.js';
 /** @import { App } from '../app.js' */
-/** @import { Learn } from '../learn.js' */
+/** @import { Guide, Step } from './guide.js' */
+/** @import { Lesson } from '../learn.js' */
 
 const KEPT = 'specdiff-projector'; // the code of the shared room and its key, for a reload
 const AGAIN = 2000; // milliseconds between counts of the room's votes
@@ -22,16 +23,16 @@ const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/la
 
 /** @type {Command[]} */
 const COMMANDS = [
-  [['p'], 'P', 'previous lesson', '‹', (room) => room.turn(-1)],
-  [['n'], 'N', 'next lesson', '›', (room) => room.turn(1)],
+  [['p'], 'P', 'previous lesson', '‹', (room) => room.goToLesson(-1)],
+  [['n'], 'N', 'next lesson', '›', (room) => room.goToLesson(1)],
   [['ArrowLeft', 'PageUp'], '←', 'previous step; or Page Up', 'Back', (room) => room.step(-1)],
   [['ArrowRight', 'PageDown'], '→', 'next step; or Page Down', 'Next', (room) => room.step(1)],
   [['r'], 'R', 'reveal the explanation or the answers', 'Reveal', (room) => room.reveal()],
   [[' '], 'Space', 'play or pause the recording', 'Play', (room) => room.playback()?.toggle()],
   [['.'], '.', 'one event forward in the recording', '', (room) => room.playback()?.step(1)],
   [[','], ',', 'one event back in the recording', '', (room) => room.playback()?.step(-1)],
-  [['l'], 'L', 'link for the room', 'Room link', (room) => room.show('link')],
-  [['?'], '?', 'these keys', 'Keys', (room) => room.show('help')],
+  [['l'], 'L', 'link for the room', 'Room link', (room) => room.openDialog('link')],
+  [['?'], '?', 'these keys', 'Keys', (room) => room.openDialog('help')],
   [['Escape'], 'Esc', 'leave', 'Leave', (room) => room.leave()],
 ];
 
@@ -50,10 +51,11 @@ function hint(link) {
 }
 
 export class Presenter {
-  /** @param {Learn} learn the tab whose lessons are presented */
-  constructor(learn) {
-    this.learn = learn;
-    this.guide = learn.guide;
+  /** @param {Guide} guide @param {{path: () => Lesson[], steps: (lesson: Lesson) => Step[],
+   *  query: (lesson: Lesson, at: number) => URLSearchParams}} lessons */
+  constructor(guide, lessons) {
+    this.guide = guide;
+    this.lessons = lessons;
     this.number = -1; // of the lesson; −1: no presentation
     /** @type {'' | 'link' | 'help'} the dialog that is open */
     this.dialog = '';
@@ -69,7 +71,7 @@ export class Presenter {
   }
 
   get lesson() {
-    return this.learn.path[this.number];
+    return this.lessons.path()[this.number];
   }
 
   /** The player of the recording that is on the screen, if one is. */
@@ -84,7 +86,7 @@ export class Presenter {
     this.guide.room = true;
     this.bar.hidden = false;
     document.body.classList.add('sd-presenting');
-    await this.follow(this.guide.start(this.lesson.title, this.learn.steps(this.lesson), at));
+    await this.follow(this.guide.start(this.lesson.title, this.lessons.steps(this.lesson), at));
   }
 
   /** Update the bar now, and again when the step's element is open. @param {Promise<void>} moved */
@@ -115,14 +117,14 @@ export class Presenter {
   }
 
   update() {
-    const query = this.learn.query(this.lesson, this.guide.at);
+    const query = this.lessons.query(this.lesson, this.guide.at);
     query.set('present', '1');
     address(query.toString());
     this.draw();
   }
 
   /** @param {'' | 'link' | 'help'} dialog */
-  show(dialog) {
+  openDialog(dialog) {
     this.dialog = dialog;
     if (dialog === 'link' && location.protocol !== 'file:' && !this.shared) {
       this.shared = true;
@@ -146,14 +148,14 @@ export class Presenter {
       `;
     const [lessonBack, lessonOn, ...buttons] = COMMANDS.filter(([, , , name]) => name).map(button);
     // it may have made way for another
-    const close = (dialog) => () => this.dialog === dialog && this.show('');
+    const close = (dialog) => () => this.dialog === dialog && this.openDialog('');
     const keys = COMMANDS.map(([, keyLabel, words]) => [html`<kbd>${keyLabel}</kbd>`, words]);
     render(
       html`
         ${lessonBack}
         <span class="sd-present-place"
           aria-live="polite">${lesson.predict &&
-            `Lesson ${number + 1} of ${this.learn.path.length - 1}: `}${lesson.title}</span>
+            `Lesson ${number + 1} of ${this.lessons.path().length - 1}: `}${lesson.title}</span>
         ${lessonOn}<span class="sd-present-space"></span>
         ${nothing && html`<span class="sd-sub">${nothing}</span>`}${buttons}
         <${Dialog} title="Link for the room" open=${this.dialog === 'link'} closed=${close('link')}>
@@ -169,7 +171,7 @@ export class Presenter {
   link() {
     const link = new URL(document.baseURI);
     link.hash = '';
-    link.search = `${this.learn.query(this.lesson, this.guide.at)}${
+    link.search = `${this.lessons.query(this.lesson, this.guide.at)}${
       link.protocol === 'file:' ? '' : `&room=${this.room}`
     }`;
     const drawn = new URL('qr', document.baseURI);
@@ -189,16 +191,16 @@ export class Presenter {
   /** The next or the previous step; after the last one the next lesson begins. */
   step(by) {
     const at = this.guide.at + by;
-    if (at < 0) this.turn(-1, true);
-    else if (at >= this.guide.steps.length) this.turn(1);
+    if (at < 0) this.goToLesson(-1, true);
+    else if (at >= this.guide.steps.length) this.goToLesson(1);
     else this.follow(this.guide.go(at));
   }
 
   /** @param {number} by lessons @param {boolean} [end] whether to begin with the last step */
-  turn(by, end = false) {
+  goToLesson(by, end = false) {
     const number = this.number + by;
-    if (number < 0 || number >= this.learn.path.length) return;
-    this.start(number, end ? this.learn.steps(this.learn.path[number]).length - 1 : 0);
+    if (number < 0 || number >= this.lessons.path().length) return;
+    this.start(number, end ? this.lessons.steps(this.lessons.path()[number]).length - 1 : 0);
   }
 
   reveal() {
@@ -231,7 +233,7 @@ export class Presenter {
     if (!act || (dialog && key === 'Escape')) return; // a dialog closes itself
     event.preventDefault();
     event.stopPropagation();
-    if (dialog) this.show('');
+    if (dialog) this.openDialog('');
     if (!dialog || pressed !== { link: 'l', help: '?' }[dialog]) act(this);
   }
 }
