@@ -41,38 +41,10 @@ export class Playback {
     this.frames.requestDraw();
   }
 
-  toggle() {
-    this.act((player) => player.toggle());
-  }
-
-  /** Play the staged round from its beginning. */
-  playStaged() {
-    this.act((player) => player.playStaged());
-  }
-
-  /** Leave slow motion. */
-  skip() {
-    this.act((player) => player.skip());
-  }
-
   /** Back to what happens now. */
   toEdge() {
     this.study.leave();
     this.act((player) => player.toEdge());
-  }
-
-  step(count) {
-    this.act((player) => player.step(count));
-  }
-
-  /** @param {number} share of the race */
-  seek(share) {
-    this.act((player) => player.pauseAt(share * player.duration));
-  }
-
-  /** @param {number | 'auto'} slow wall seconds per decode second */
-  pace(slow) {
-    this.act((player) => Object.assign(player, { slow }));
   }
 
   /** Select the lane whose text, window and numbers are shown. @param {string} name */
@@ -119,9 +91,10 @@ export class Playback {
     }
     const grid = target.closest('.sd-gridwrap');
     if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
-    if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) this.toggle();
-    else if (event.key === 'ArrowRight') this.step(event.shiftKey ? 10 : 1);
-    else if (event.key === 'ArrowLeft') this.step(event.shiftKey ? -10 : -1);
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) {
+      this.act((player) => player.toggle());
+    } else if (by) this.act((player) => player.step(event.shiftKey ? 10 * by : by));
     else return;
     event.preventDefault();
   }

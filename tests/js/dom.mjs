@@ -3,7 +3,11 @@
 class Node {
   constructor(name, data) {
     Object.assign(this, { localName: name, nodeName: name, data, childNodes: [], attributes: {} });
-    Object.assign(this, { nodeType: data === undefined ? 1 : 3, style: {}, listeners: {} });
+    Object.assign(this, {
+      nodeType: data === undefined ? 1 : 3,
+      style: { setProperty() {} },
+      listeners: {},
+    });
     this.dataset = {};
     this.classList = { add() {}, remove() {}, toggle() {}, contains: () => false };
   }

@@ -2,7 +2,6 @@
 
 import { Button, html, icon, Link, Select } from './ui.js';
 import { seconds, slowWords } from '../state/format.js';
-/** @import { Playback } from '../playback.js' */
 /** @import { Playhead } from '../state/playhead.js' */
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
@@ -18,13 +17,16 @@ function doingWords({ atEdge, growing, playing, isSlow, t, duration }) {
   return isSlow ? 'slow motion' : 'real time';
 }
 
-/** @param {{player: Playhead, save: () => void,
- *  act: Pick<Playback, 'seek' | 'step' | 'toggle' | 'toEdge' | 'pace'>}} props */
-export function Bar({ player, act, save }) {
+/** @param {{player: Playhead, move: (change: (player: Playhead) => void) => void,
+ *  toEdge: () => void, save: () => void}} props */
+export function Bar({ player, move, toEdge, save }) {
   const { t, duration, playing, growing, slow, atEdge } = player;
   const share = duration ? t / duration : 0;
-  const scrub = ({ currentTarget }) => act.seek(Number(currentTarget.value) / STEPS);
-  const pick = (value) => act.pace(value === 'auto' ? value : Number(value));
+  const scrub = ({ currentTarget }) =>
+    move((player) => player.pauseAt(Number(currentTarget.value) / STEPS * player.duration));
+  const pick = (value) =>
+    move((player) => Object.assign(player, { slow: value === 'auto' ? value : Number(value) }));
+  const step = (count) => () => move((player) => player.step(count));
   const speeds = [
     ['auto', 'slow at first'],
     ...SPEEDS.map((speed) => [speed, slowWords(speed)]),
@@ -36,19 +38,19 @@ export function Bar({ player, act, save }) {
   return html`
     <div class="sd-bar" role="group" aria-label="Playback" data-area="bar">
       <${Button} name="sd-back" label="Back to the start"
-        act=${() => act.seek(0)}>${icon('start')}<//>
+        act=${() => move((player) => player.pauseAt(0))}>${icon('start')}<//>
       <${Button} name="sd-prev" label="One step back (left arrow; with shift, ten)"
-        act=${() => act.step(-1)}>${icon('back')}<//>
-      <${Button} name="sd-play" label=${play} act=${() => act.toggle()}>${icon(sign)}<//>
+        act=${step(-1)}>${icon('back')}<//>
+      <${Button} name="sd-play" label=${play} act=${() => move((player) => player.toggle())}>${icon(
+        sign,
+      )}<//>
       <${Button} name="sd-next" label="One step forward (right arrow; with shift, ten)"
-        act=${() => act.step(1)}>${icon('next')}<//>
+        act=${step(1)}>${icon('next')}<//>
       <input type="range" class="sd-scrub" min="0" max=${STEPS} step="1" value=${value}
         style=${style} aria-label="Position in the race" aria-valuetext=${place} oninput=${scrub} />
       <span class="sd-pace" data-live=${String(growing)}>${!growing || atEdge
         ? doingWords(player)
-        : html`<${Link} act=${() => act.toEdge()} name="sd-live">● go live<//> · ${
-          doingWords(player)
-        }`}</span>
+        : html`<${Link} act=${toEdge} name="sd-live">● go live<//> · ${doingWords(player)}`}</span>
       <span class="sd-time">${time}</span>
         <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
           value=${slow} options=${speeds} act=${pick} />

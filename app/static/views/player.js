@@ -94,7 +94,10 @@ export class Player extends Component {
         noSteps=${noSteps} runQuietly=${acts.runQuietly}
         scrollToRound=${(round) => playback.scrollToRound(round)} />
     `;
-    const bar = html`<${Bar} player=${shown.player} act=${playback} save=${acts.save} />`;
+    const bar = html`
+      <${Bar} player=${shown.player} move=${(change) => playback.act(change)}
+        toEdge=${() => playback.toEdge()} save=${acts.save} />
+    `;
     const source = html`
       <${Source} shown=${shown} raced=${raced} recordings=${recordings}
         kept=${options.kept} choose=${acts.chooseRecording} keepMoment=${acts.keepMoment} />
@@ -107,8 +110,9 @@ export class Player extends Component {
               fills(scene.lane, noSteps)} redrafting=${redrafting?.shown === shown
               ? redrafting
               : null}
-            own=${shown.ran} ...${acts} skip=${() => playback.skip()} playStaged=${() =>
-              playback.playStaged()} verify=${() => study.verify()}
+            own=${shown.ran} ...${acts} skip=${() =>
+              playback.act((player) => player.skip())} playStaged=${() =>
+              playback.act((player) => player.playStaged())} verify=${() => study.verify()}
             source=${source}
             bar=${bar}>${hero}<//><//>
       `}

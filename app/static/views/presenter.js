@@ -12,6 +12,7 @@ import { PARTS } from '../state/steps.js';
 /** @import { App } from '../app.js' */
 /** @import { Guide, Step } from './guide.js' */
 /** @import { Lesson } from '../learn.js' */
+/** @import { Playhead } from '../state/playhead.js' */
 
 const KEPT = 'specdiff-projector'; // the code of the shared room and its key, for a reload
 const AGAIN = 2000; // milliseconds between counts of the room's votes
@@ -28,9 +29,27 @@ const COMMANDS = [
   [['ArrowLeft', 'PageUp'], '←', 'previous step; or Page Up', 'Back', (room) => room.step(-1)],
   [['ArrowRight', 'PageDown'], '→', 'next step; or Page Down', 'Next', (room) => room.step(1)],
   [['r'], 'R', 'reveal the explanation or the answers', 'Reveal', (room) => room.reveal()],
-  [[' '], 'Space', 'play or pause the recording', 'Play', (room) => room.playback()?.toggle()],
-  [['.'], '.', 'one event forward in the recording', '', (room) => room.playback()?.step(1)],
-  [[','], ',', 'one event back in the recording', '', (room) => room.playback()?.step(-1)],
+  [
+    [' '],
+    'Space',
+    'play or pause the recording',
+    'Play',
+    (room) => room.move((player) => player.toggle()),
+  ],
+  [
+    ['.'],
+    '.',
+    'one event forward in the recording',
+    '',
+    (room) => room.move((player) => player.step(1)),
+  ],
+  [
+    [','],
+    ',',
+    'one event back in the recording',
+    '',
+    (room) => room.move((player) => player.step(-1)),
+  ],
   [['l'], 'L', 'link for the room', 'Room link', (room) => room.openDialog('link')],
   [['?'], '?', 'these keys', 'Keys', (room) => room.openDialog('help')],
   [['Escape'], 'Esc', 'leave', 'Leave', (room) => room.leave()],
@@ -78,6 +97,11 @@ export class Presenter {
   playback() {
     const live = /** @type {App} */ (page.players.live);
     return this.guide.spot && isOpen('live') ? live.playback : null;
+  }
+
+  /** @param {(player: Playhead) => void} change */
+  move(change) {
+    this.playback()?.act(change);
   }
 
   /** @param {number} number of the lesson @param {number} [at] step */

@@ -1,4 +1,4 @@
-// Explore's views, drawn from values.
+// Views, drawn from values.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -6,6 +6,8 @@ import { drawn, element } from './dom.mjs';
 const { html } = await import('../../app/static/views/ui.js');
 const { Explored } = await import('../../app/static/views/explored.js');
 const { Answer } = await import('../../app/static/views/answer.js');
+const { Bar } = await import('../../app/static/views/bar.js');
+const { Playhead } = await import('../../app/static/state/playhead.js');
 const { soon, store } = await import('../../app/static/store.js');
 
 test('a question, its form and its origin are drawn from values', async () => {
@@ -84,4 +86,25 @@ test('values that are set together are drawn once, and not if nothing changed', 
   state.name = 'coins';
   await null;
   assert.deepEqual([draws, state.name], [1, 'coins']);
+});
+
+test('the bar of a playhead moves it', async () => {
+  const player = new Playhead({ duration: 2 });
+  let edges = 0;
+  const props = { player, move: (change) => change(player), toEdge: () => edges += 1 };
+  const bar = drawn(html`<${Bar} ...${props} />`);
+  const [scrub] = bar.all('input');
+  scrub.value = 500;
+  await scrub.fire('input');
+  assert.deepEqual([player.t, player.playing], [1, false]);
+  await bar.all('button').find(({ className, attributes }) =>
+    /sd-play/.test(className ?? attributes.class)
+  ).fire('click');
+  assert.ok(player.playing);
+  drawn(
+    html`<${Bar} ...${{ ...props, player: new Playhead({ duration: 2, growing: true }) }} />`,
+    bar,
+  );
+  await bar.all('button', 'go live')[0].fire('click');
+  assert.equal(edges, 1);
 });
