@@ -193,7 +193,12 @@ test('stopped lanes are compared up to there, with a text worth comparing; other
   const race = verdict({ drafted: none, vanilla }, '', exactness);
   assert.equal(race.claim, '');
   const nothing = { drafted: null, vanilla: stoppedAt(vanilla, 3) };
-  const [speed] = outcome(nothing, { drafted: null, vanilla: null }, race, true);
+  const clocks = { drafted: null, vanilla: null };
+  const [speed] = outcome(nothing, clocks, race, true);
+  assert.equal(
+    outcome(nothing, clocks, race, false, 'run', 'Not started yet.')[1],
+    'Not started yet.',
+  );
   assert.doesNotMatch(speed, /×/);
 });
 

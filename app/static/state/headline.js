@@ -82,9 +82,17 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
  * @param {Pair<Lane>} lanes @param {Pair<Clock>} clocks @param {ReturnType<typeof verdict>} race
  * @param {boolean} baseline whether the selected lane is the baseline
  * @param {string} source of the race, as the stage names it
+ * @param {string} absent what is said of a drafted lane without events
  * @returns {[number: string, words: string, slower?: boolean]}
  */
-export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseline, source) {
+export function outcome(
+  { drafted, vanilla },
+  clocks,
+  { final, trusted },
+  baseline,
+  source,
+  absent,
+) {
   if (baseline && !vanilla?.texts.length) return [dash, 'nothing was measured'];
   if (baseline) {
     return [
@@ -92,7 +100,7 @@ export function outcome({ drafted, vanilla }, clocks, { final, trusted }, baseli
       'the baseline: every speed-up in this race compares with its tokens per second',
     ];
   }
-  if (!drafted) return [dash, 'no drafter: only vanilla ran'];
+  if (!drafted) return [dash, absent];
   const over = clocks.drafted?.done && clocks.vanilla?.done;
   if (!trusted && vanilla) {
     return over

@@ -41,7 +41,14 @@ export function Hero({ scene, source, options, noSteps, scrollToRound, runQuietl
     !scene.names.some((name) => name !== scene.baseline && scene.lanes[name]?.texts.length);
   const [speed, words, slower] = alone && !scene.growing
     ? ['–', 'only vanilla ran, so there is nothing to compare']
-    : outcome(pair, clocks, race, baseline, source);
+    : outcome(
+      pair,
+      clocks,
+      race,
+      baseline,
+      source,
+      scene.names.length > 1 ? scene.absent : 'no drafter: only vanilla ran',
+    );
   const soFar = speedUpSoFar(clocks.drafted, clocks.vanilla);
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));
   const name = scene.names.length > 2 ? scene.named[scene.selected ?? '']?.label : '';
