@@ -315,6 +315,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
         "show_error": False,
         "run_history": False,
         "enable_monitoring": False,
+        "_frontend": False,  # Gradio would end if its own page takes longer than three seconds, as on a busy machine
     }
     return page.launch(**(options | overrides))
 
