@@ -207,9 +207,10 @@ def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Pat
         own_pair(target, context=65)
     with pytest.raises(ConfigError, match=r"64 positions.* 7"):
         find(own_pair(target).name, 7)
-    with pytest.raises(WeightsError, match="does not exist") as missing:
-        own_pair(str(tmp_path / "nowhere"))
-    assert "path" in missing.value.hint and "Download" not in missing.value.hint
+    for name in ("nowhere", "n" * 256, f"{'n' * 256}.gguf"):  # the last ones are longer than a name may be
+        with pytest.raises(WeightsError, match="does not exist") as missing:
+            own_pair(f"./{name}")
+        assert "path" in missing.value.hint and "Download" not in missing.value.hint
 
 
 def test_context_sets_the_tokens_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,7 +157,7 @@ def convert(file: Path) -> Path:
         WeightsError: the file is missing, damaged or unsupported; the message names it.
         PairUnavailable: the cache cannot be written.
     """
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise WeightsError(f"The model file {shown(file)} does not exist.", hint="Check its path.")
     with damage(f"{shown(file)} is truncated or damaged"):
         folder = _cache_folder(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from specdiff_core.models import fetch, hub
@@ -22,7 +23,7 @@ def is_local(source: str | Path) -> bool:
         return True
     if hub.in_repository(str(source)):
         return False
-    return is_gguf(path) or (path.is_dir() if len(path.parts) == 1 else len(path.parts) != 2)
+    return is_gguf(path) or (os.path.isdir(path) if len(path.parts) == 1 else len(path.parts) != 2)
 
 
 def is_gguf(source: str | Path) -> bool:
@@ -46,7 +47,7 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
     if is_local(source):
         if is_gguf(source):
             return _converted(Path(source))
-        if not Path(source).is_dir():
+        if not os.path.isdir(source):  # also a name that is too long, where Path's function raises
             raise WeightsError(f"The model folder {shown(source)} does not exist.", hint=SOURCES)
         return Path(source)
     if hub.in_repository(str(source)):
