@@ -78,13 +78,14 @@ def write(
     return held
 
 
-def convert(folder: Path, path: Path) -> None:
-    """A checkpoint of Llama's kind as a file in fp32. A text begins with the end of the last."""
+def convert(folder: Path, path: Path, kind: Kind = Kind.F32) -> None:
+    """A checkpoint of Llama's kind as a file, its matrices in ``kind``. A text begins with the end of the last."""
     config, spelled = LlamaConfig.from_pretrained(folder), json.loads((folder / "tokenizer.json").read_text())
     tensors = {}
     for name, tensor in (dequantised_state(folder) or {}).items():
         values = regrouped(tensor.float().numpy(), halves("llama", name, config), 2, -1)
-        tensors[gguf_name_of(name)] = (np.ascontiguousarray(values), Kind.F32)
+        stored = kind if values.ndim > 1 else Kind.F32
+        tensors[gguf_name_of(name)] = (gguf.quantize(np.ascontiguousarray(values), stored), stored)
     words = {token: word for word, token in spelled["model"]["vocab"].items()}
     special = {one["id"]: one["content"] for one in spelled["added_tokens"]}
     merges = [one if isinstance(one, str) else " ".join(one) for one in spelled["model"]["merges"]]

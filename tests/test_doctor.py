@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from gguf import GGMLQuantizationType as Kind
+from gguf_files import convert
+from safetensors.torch import load_file, save_file
 from test_explore import explore
 from test_loading import save_tokenizer
 from test_released import IDS, save
@@ -27,6 +31,8 @@ from specdiff_core.drafters.variants import _with as changed
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import doctor
 from specdiff_core.explorations.doctor import Doctor
+from specdiff_core.models.causal import read_tables
+from specdiff_core.models.dflash import COPIES
 from specdiff_core.models.target import NetworkSession
 from specdiff_core.schema import reported
 from specdiff_core.schema.errors import ConfigError
@@ -250,6 +256,23 @@ def test_a_target_other_than_the_drafters_is_named(monkeypatch: pytest.MonkeyPat
     assert 0.1 < final.facts["agreement"] < 0.98 and "%" in final.facts["findings"][0]
 
 
+def test_a_quantised_target_is_compared_by_the_drafters_own_tables(tmp_path: Path) -> None:
+    """They are those of the target that it was trained for. What each one saves, in τ, is measured."""
+    file, drafter = tmp_path / "quantised.gguf", tmp_path / "drafter"
+    convert(Path(EMBEDDED.target), file, Kind.Q4_0)
+    shutil.copytree(EMBEDDED.drafter("block").source, drafter)
+    weights = drafter / "model.safetensors"
+    tables = dict(zip(COPIES, read_tables(Path(EMBEDDED.target)), strict=True))
+    save_file({name: one.contiguous().clone() for name, one in {**load_file(weights), **tables}.items()}, weights)
+    final = examined(lab.load(target=str(file), drafter=str(drafter)), "block")
+    rows = {row["change"]: row for row in final.rows if row["declaration"] == "tables"}
+    assert [*rows] == ["the target’s embedding", "the target’s output head"]
+    said = " ".join(final.facts["findings"])
+    for row in rows.values():
+        assert row["tau"] > 1 and row["low"] <= row["ratio"] <= row["high"]
+        assert row["declared"].capitalize() in said and f"τ is {row['tau']:.2f}" in said
+
+
 def test_a_temperature_that_costs_tokens_is_named(engine: Engine) -> None:
     final = examined(engine, "block", temperature=1.5)
     assert final.facts["suspect"] == "temperature" and "At temperature 1.5" in final.facts["findings"][0]
@@ -290,6 +313,14 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="2"} %d
 """
 
 
+GAUGE = """# TYPE sglang:spec_accept_length gauge
+sglang:spec_accept_length{tp_rank="0"} %s
+sglang:spec_accept_length{tp_rank="1"} 0.0
+sglang:spec_accept_rate{tp_rank="0"} 0.2
+"""
+"""Of two engines, of which one has drafted."""
+
+
 @pytest.mark.parametrize(
     ("counts", "tau", "alphas", "words"),
     [
@@ -302,8 +333,9 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="2"} %d
         (json.dumps({"spec_verify_ct": 10, "spec_num_correct_drafts": 4, "spec_correct_drafts_histogram": [8, 0, 2]}),
          1.4, [0.2, 1.0], "quantised"),
         (json.dumps({"timings": {"predicted_n": 64, "draft_n": 90, "draft_n_accepted": 33}}), 64 / 31, [], "isn’t low"),
+        ((GAUGE % 2.9 + GAUGE % 1.45), 1.45, [], "by the engine’s own average"),
     ],
-    ids=["nothing", "later", "low", "vllm", "sglang", "llama.cpp"],
+    ids=["nothing", "later", "low", "vllm", "sglang", "llama.cpp", "gauge"],
 )  # fmt: skip
 def test_another_engines_counts_suggest_a_cause(
     counts: str, tau: float, alphas: list[float], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -320,6 +352,7 @@ def test_another_engines_counts_suggest_a_cause(
 @pytest.mark.parametrize(
     "text",
     [
+        *("sglang:spec_accept_length 0.0", "sglang:spec_accept_length 1e9"),
         *("nothing", "{}", "[" * 9000, METRICS % ((0,) * 6), '{"per_step_accepted": ["a"]}'),
         *('{"per_step_accepted": [1000000000, 1]}', '{"num_spec_steps": 1, "acceptance_histogram": [NaN, NaN]}'),
         *('{"per_step_accepted": [1e400, 1]}', '{"draft_n": 1, "draft_n_accepted": "x"}'),

@@ -17,11 +17,13 @@ from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleDrafter
 from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
 from specdiff_core.models.bidirectional import Bidirectional
-from specdiff_core.models.network import Attend
+from specdiff_core.models.eagle import EagleHead
+from specdiff_core.models.network import Attend, Vocabulary
 
 SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
-POSITIONS, MAP, TEMPLATE = "positions", "tokenizer map", "template"
-DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, TEMPLATE)
+POSITIONS, MAP, TEMPLATE, TABLES = "positions", "tokenizer map", "template", "tables"
+DECLARATIONS = (SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP, TEMPLATE, TABLES)
+NO_TABLES = "it has no copies of the target’s tables"
 MASKS = 8
 """Most ids to try in place of the mask id."""
 
@@ -42,11 +44,12 @@ Variants = tuple[list[Variant], dict[str, str]]
 
 
 class SpecialIds(NamedTuple):
-    """Facts about ids."""
+    """Facts about ids, and their tables."""
 
     suppress: Sequence[int]  # ids that the target suppresses
     special: Sequence[int]  # special ids of its tokenizer, masks first
     name: Callable[[int], str]
+    words: Vocabulary  # the target's
 
 
 @singledispatch
@@ -57,12 +60,12 @@ def variants(drafter: Any, layers: int, vocab: SpecialIds) -> Variants:
     Args:
         layers: of the target.
     """
-    return [], dict.fromkeys((SHIFT, LAYERS, MASK, ANCHOR, POSITIONS, MAP), "it has no such declaration")
+    return [], dict.fromkeys(DECLARATIONS, "it has no such declaration")
 
 
 @variants.register
 def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, vocab: SpecialIds) -> Variants:
-    why = {LAYERS: "it reads no hidden states", ANCHOR: "its anchor is an ordinary token"}
+    why = {LAYERS: "it reads no hidden states", ANCHOR: "its anchor is an ordinary token", TABLES: NO_TABLES}
     if not _learned_positions(drafter.model):
         why[POSITIONS] = "its positions are relative: moving all of them changes nothing"
     return [*_denoiser(drafter, vocab)], why
@@ -70,14 +73,35 @@ def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, vocab: SpecialIds) ->
 
 @variants.register
 def _of_block(drafter: BlockDrafter, layers: int, vocab: SpecialIds) -> Variants:
-    return [*_block(drafter, vocab), *_layers(drafter, layers)], {MAP: "its ids follow from its files"}
+    tables = [*_tables(drafter.words, vocab, lambda words: dataclasses.replace(drafter, words=words))]
+    why = {MAP: "its ids follow from its files"} | ({} if tables else {TABLES: NO_TABLES})
+    return [*_block(drafter, vocab), *_layers(drafter, layers), *tables], why
 
 
 @variants.register
 def _of_eagle(drafter: EagleDrafter, layers: int, vocab: SpecialIds) -> Variants:
     why = dict.fromkeys((MASK, ANCHOR), "it has no masks")
     why |= {MAP: "its ids follow from its files", POSITIONS: "its positions are relative"}
-    return [*_shifted_features(drafter), *_layers(drafter, layers)], why
+    reader, head = drafter.reader, drafter.reader.model
+    use = lambda words: _with(drafter, reader=_with(reader, model=_with(head, _words=words)))
+    tables = [*_tables(head._words, vocab, use)] if isinstance(head, EagleHead) else []
+    why |= {} if tables else {TABLES: NO_TABLES}
+    return [*_shifted_features(drafter), *_layers(drafter, layers), *tables], why
+
+
+def _tables(own: Vocabulary, vocab: SpecialIds, use: Callable[[Vocabulary], Drafter]) -> Iterator[Variant]:
+    """The target's tables in place of copies that differ from them: its weights are quantised, or another model's."""
+    theirs = vocab.words
+    for name, part, read, parts in (
+        ("embedding", "embed", Vocabulary.read_embedding, {"embed": theirs.embed}),
+        ("output head", "output", Vocabulary.read_rows, {"output": theirs.output, "head": theirs.head}),
+    ):
+        if getattr(own, part) is getattr(theirs, part):
+            continue
+        ours, table = read(own).float(), read(theirs).float()
+        if ours.shape == table.shape and (away := float((ours - table).norm() / table.norm())):
+            declared = f"its own {name}, which differs from the target’s by {100 * away:.1f} % of its norm"
+            yield Variant(TABLES, declared, f"the target’s {name}", use(own._replace(**parts)))
 
 
 def _with(original: Any, **values: Any) -> Any:

@@ -53,7 +53,7 @@ NOTHING = 0.15
 """Acceptance of first tokens below which a drafter is misread rather than weak."""
 LOW = 2.0
 """τ of another engine that counts as low."""
-TARGET, TEXT, HEAT, COST = "target", "text", "temperature", "cost of a round"
+TARGET, TABLES, TEXT, HEAT, COST = "target", "tables", "text", "temperature", "cost of a round"
 CONFIRM = {
     "shift": "race it with that shift (--shift for a denoiser; for a block drafter, see whether its first slot is the "
     "anchor’s)",
@@ -64,6 +64,7 @@ CONFIRM = {
     "tokenizer map": "compare the tokenizer files of target and drafter",
     "template": "race it with that template",
     TARGET: "race it on that target",
+    TABLES: "race it on the target that it was trained for",
     TEXT: "compare these prompts with its training data, and see “Which text suits which method?”",
     HEAT: "run the same prompts at 0",
     COST: "see “What would it take?”; a shorter window, fewer users at once or other threads may pay",
@@ -331,6 +332,12 @@ def _verdict(
     if tau is None or declared["texts"] < FEWEST:
         words = f"{declared['texts']} texts are too few: use at least {FEWEST}."
         return {"verdict": "unknown", "findings": [declared.get("failed", words)]}
+    copies = [
+        f"{row['declared'].capitalize()}: with {row['change']} instead, τ is {row['tau']:.2f}, not {tau:.2f} "
+        f"({_range(row)})."
+        for row in changed
+        if row["declaration"] == TABLES and row.get("low") is not None
+    ]
     better = [row for row in changed if (row.get("low") or 0) > 1]
     if better:
         best = max(better, key=lambda row: row["tau"])
@@ -348,28 +355,30 @@ def _verdict(
             )
         also = sorted({row["declaration"] for row in better} - {cause})
         also = [f"Changing any of these alone also gains tokens: {', '.join(also)}."] if also else []
-        return _found("wrong", cause, finding, *also, change=best["change"])
+        copies = [] if cause == TABLES else copies
+        return _found("wrong", cause, finding, *also, *copies, change=best["change"])
     verdict = "weak" if tau < WEAK else "right"
     words = f"{name} is weak" if tau < WEAK else f"{name} looks correctly declared"
     finding = f"{words}: τ is {tau:.2f} as declared, and none of {len(changed)} changes raises it."
+    also = [finding, *copies]
     worst = next(iter(facts["kinds"]), None)
     if worst and worst["high"] < 1 and worst["tau"] < WEAK <= worst["others"]:
         text = (
             f"On {worst['kind']} its drafts are worse: τ is {worst['tau']:.2f} there, {worst['others']:.2f} elsewhere"
         )
-        return _found(verdict, TEXT, f"{text} ({_range(worst)}). It may not have been trained on such text.", finding)
+        return _found(verdict, TEXT, f"{text} ({_range(worst)}). It may not have been trained on such text.", *also)
     runs = facts.get("runs")
     if runs and runs["high"] < 1:
         sampling = (
             f"At temperature {temperature:g} τ is {runs['tau']:.2f}, and {runs['others']:.2f} at 0 ({_range(runs)})"
         )
-        return _found(verdict, HEAT, f"{sampling}: sampling costs it tokens.", finding)
+        return _found(verdict, HEAT, f"{sampling}: sampling costs it tokens.", *also)
     cost = sum(facts["cost"].values())
     if verdict == "right" and cost > tau:
         parts = ", ".join(f"{name} {passes:.2f}" for name, passes in facts["cost"].items())
         dear = f"Acceptance isn’t the problem: a round yields {tau:.2f} tokens, but costs {cost:.2f} vanilla passes"
-        return _found(verdict, COST, f"{dear} ({parts}).", finding)
-    return _found(verdict, "", finding) if verdict == "weak" else {"verdict": verdict, "findings": [finding]}
+        return _found(verdict, COST, f"{dear} ({parts}).", *also)
+    return _found(verdict, "", *also) if verdict == "weak" else {"verdict": verdict, "findings": also}
 
 
 def _range(row: Mapping[str, Any]) -> str:
@@ -382,9 +391,15 @@ def _found(verdict: str, cause: str, *findings: str, **more: Any) -> dict[str, A
     return {"verdict": verdict, **({"suspect": cause} if cause else {}), **more, "findings": [*findings, confirm]}
 
 
-def _of_counts(counts: reported.Counts) -> Answer:
+def _of_counts(counts: reported.Counts | reported.Gauge) -> Answer:
     """What the counts of another engine suggest. Only the shape of its acceptance tells causes apart."""
-    alphas = [alpha for alpha in counts.alpha_at if alpha is not None]
+    row: dict[str, Any] = {"declaration": "", "declared": "", "change": "as reported", "texts": 0, "tau": counts.tau}
+    if isinstance(counts, reported.Gauge):
+        over, alpha_at = "by the engine’s own average", list[float | None]()
+    else:
+        over, alpha_at = f"over {counts.drafts:,.0f} drafts", counts.alpha_at
+        row["drafts"] = int(counts.drafts)
+    alphas = [alpha for alpha in alpha_at if alpha is not None]
     first = alphas[0] if alphas else None
     if first is not None and first < NOTHING:
         likely = (
@@ -400,8 +415,8 @@ def _of_counts(counts: reported.Counts) -> Answer:
         confirm = "halve the number of speculative tokens: τ should hardly change"
     elif counts.tau < LOW:
         likely = (
-            "acceptance is low at all positions, but not nil: another or a quantised target, another chat template, "
-            "text unlike its training data, or a high temperature"
+            f"acceptance is low{' at all positions' if alphas else ''}, but not nil: another or a quantised target, "
+            "another chat template, text unlike its training data, or a high temperature"
         )
         confirm = "run the same prompts at temperature 0, then without the template, then on the original target"
     else:
@@ -409,10 +424,11 @@ def _of_counts(counts: reported.Counts) -> Answer:
             "acceptance isn’t low. If decoding is slower all the same, a verify pass is dear: batch, MoE or threads"
         )
         confirm = "time it with one request at once, with and without drafting"
-    row: dict[str, Any] = {"declaration": "", "declared": "", "change": "as reported", "texts": 0}
-    row |= {"drafts": int(counts.drafts), "tau": counts.tau, "alpha_at": counts.alpha_at}
-    sentence = f"τ is {counts.tau:.2f} over {counts.drafts:,.0f} drafts, and {likely}."
-    return Answer(rows=[row], facts={"verdict": "reported", "findings": [sentence, f"To confirm it, {confirm}."]})
+    sentence = f"τ is {counts.tau:.2f} {over}, and {likely}."
+    return Answer(
+        rows=[row | {"alpha_at": alpha_at}],
+        facts={"verdict": "reported", "findings": [sentence, f"To confirm it, {confirm}."]},
+    )
 
 
 def _changes(rows: Iterable[dict[str, Any]]) -> Figure:
@@ -478,12 +494,18 @@ def _agreement(other: Engine, texts: Iterable[_Text]) -> float:
 def _words(engine: Engine) -> Any:
     """The pair's ids, as its tokenizer names them."""
     from specdiff_core.drafters.variants import SpecialIds
+    from specdiff_core.models.network import vocabulary as tables_of
 
     tokenizer: Any = engine.pair.tokenizer
     vocabulary: dict[str, int] = tokenizer.get_vocab()
     masks = [token for word, token in vocabulary.items() if "mask" in word.lower() and word not in ("mask", "Ġmask")]
     special = [*sorted(set(masks) & set(tokenizer.all_special_ids)), *tokenizer.all_special_ids]
-    return SpecialIds(engine.target.suppress, special, lambda token: f"{token} “{tokenizer.decode([token])}”")
+    return SpecialIds(
+        engine.target.suppress,
+        special,
+        lambda token: f"{token} “{tokenizer.decode([token])}”",
+        tables_of(engine.target.model),
+    )
 
 
 def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Sequence[int]]]:

@@ -1,7 +1,7 @@
 """What another engine reports of its speculation: the counters of its ``/metrics``, or records of its requests.
 
-Names: vLLM's and llama.cpp's ``spec_decode_*`` counters; AIPerf's SpecDecodeAcceptanceRecord, vLLM's and SGLang's
-per-request fields, and llama.cpp's ``timings``.
+Names: vLLM's and llama.cpp's ``spec_decode_*`` counters; SGLang's gauge ``spec_accept_length``; AIPerf's
+SpecDecodeAcceptanceRecord, vLLM's and SGLang's per-request fields, and llama.cpp's ``timings``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from specdiff_core.schema.events import Quoted
 _SAMPLE = re.compile(
     r"^(?:vllm|llamacpp):(\w{1,80}?)(?:_total)?(?:\{(.*)\})?[ \t]+(\d{1,15}(?:\.\d+)?(?:e\+\d\d?)?)$", re.MULTILINE
 )
+_GAUGE = re.compile(r"^sglang:spec_accept_length(?:\{(.*)\})?[ \t]+(\d{1,4}(?:\.\d{1,20})?)$", re.MULTILINE)
 _POSITION = re.compile(r'\bposition="(\d\d?)"')
 _BY_POSITION = "spec_decode_num_accepted_tokens_per_pos"
 _COUNTERS = {
@@ -96,8 +97,21 @@ class Counts(NamedTuple):
         return msgspec.structs.replace(said or Quoted(), **counted)
 
 
-def read(text: str) -> Counts:
-    """The counts in a text. A counter that appears twice is of two scrapes: its difference counts.
+class Gauge(NamedTuple):
+    """An engine's own average, over rounds that it does not report."""
+
+    tau: float
+
+    @classmethod
+    def read(cls, metrics: str) -> Gauge | None:
+        """Of the text of SGLang's ``/metrics``, the mean of its engines that have drafted; the last of two scrapes."""
+        lengths = [length for text in dict(_GAUGE.findall(metrics)).values() if (length := float(text)) >= 1]
+        return cls(sum(lengths) / len(lengths)) if lengths else None
+
+
+def read(text: str) -> Counts | Gauge:
+    """The counts in a text, or an engine's own average if that is all it has. A counter that appears twice is of two
+    scrapes: its difference counts.
 
     Raises:
         ConfigError: there are none, or nothing was drafted between the scrapes.
@@ -108,6 +122,8 @@ def read(text: str) -> Counts:
         found = Counts()
     counts = (found.drafts, found.drafted, found.accepted, *found.positions)
     if not found.drafts > 0 or not all(0 <= count < MOST for count in counts) or len(found.positions) > POSITIONS:
+        if (gauge := Gauge.read(text)) is not None:
+            return gauge
         raise ConfigError("There are no counts of drafts in this text.", field="counts", hint=_HINT)
     return found
 
