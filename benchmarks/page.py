@@ -211,14 +211,14 @@ class Page(Tabled, kw_only=True, tag="page"):
             "A real server and a real browser on the same machine, with the files in its disk cache."
             + " The browser ran at idle priority, as if on another machine." * self.idle,
             table(["wait", "times", "median", "lowest–highest"], waits),
-            *(
-                f"A first visit transfers {value['size']['median']:.0f} kB until the recording is "
+            f"The decoding process holds {memory['median']:.0f} MiB after a race "
+            f"({bounds(memory['low'], memory['high'], '.0f')})."
+            + "".join(
+                f" A first visit transfers {value['size']['median']:.0f} kB until the recording is "
                 f"there, and {value['whole']['median']:.0f} kB with the charts."
                 for value in [self.visits]
                 if value
             ),
-            f"The decoding process holds {memory['median']:.0f} MiB after a race "
-            f"({bounds(memory['low'], memory['high'], '.0f')}).",
             "Decode clock with the page attached (every event sent, the browser drawing) over the "
             "clock of the same decode with no page open. The interval is a bootstrap over starts "
             f"and their turns; threads waiting for a processor are medians. {self.turns} turns of "

@@ -1,6 +1,7 @@
 """The measured parts of README.md and BENCHMARKS.md, made from the files in ``benchmarks/results``.
 
-``<!-- results: FILE ... -->`` and ``<!-- summary: FILE ... -->`` begin such a part, ``<!-- end -->`` ends it.
+``<!-- results: FILE ... -->``, ``<!-- kinds: FILE -->`` or ``<!-- summary: FILE ... -->`` begins such a part, and
+``<!-- end -->`` ends it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from benchmarks.equality import Equality
 from benchmarks.page import Page
@@ -27,20 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = (ROOT / "README.md", ROOT / "BENCHMARKS.md")
 KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Equality, Page)
-PART = re.compile(r"(<!-- (results|summary): ([\w. -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- (results|kinds|summary): ([\w. -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LOOSE = re.compile(r"\d ?×|τ (?:of |= ?)?\d|\d tokens (?:per|/) ?s")
 """A measured number, which has to be in a part."""
-
-
-class Difference(NamedTuple):
-    """A line or cell of a document that is not what the files say."""
-
-    where: str
-    found: str
-    expected: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.found!r} should be {self.expected!r}"
 
 
 def _title(sweep: Sweep) -> str:
@@ -58,7 +48,7 @@ def _settings(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, list[SettingResult
 
 
 def _sweeps(sweeps: Sequence[Sweep]) -> str:
-    """The numbers of settings in one sweep or several, then by kind of text in the first, then what was measured."""
+    """The numbers of settings in one sweep or several, and what was measured."""
     head, rows = ["setting"], []
     for sweep in sweeps:
         head += [f"τ, {_title(sweep)}", "speed-up", "median of prompts", *["vanilla's text"] * sweep.same_texts]
@@ -69,21 +59,22 @@ def _sweeps(sweeps: Sequence[Sweep]) -> str:
             if sweep.same_texts:
                 row.append("–" if entry is None else f"{entry.same_text_as_vanilla}/{entry.prompts}")
         rows.append(row)
-    kinds = [
-        [entry.name]
-        + [
-            f"{entry.tau_by_flavour[kind]:.2f}, {entry.speedup_by_flavour[kind].value:.2f}×"
-            for kind in sweeps[0].prompts
-        ]
-        for entry in sweeps[0].entries[1:]
-    ]
     facts = [
-        f"{_title(sweep).capitalize()}: prompts {flavours_of(sweep.prompts)}; {sweep.settings['max_new_tokens']} new "
+        f"- {_title(sweep).capitalize()}: prompts {flavours_of(sweep.prompts)}; {sweep.settings['max_new_tokens']} new "
         f"tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s.{waiting(sweep.waits)} {origin(sweep)}"
         for sweep in sweeps
     ]
-    by_kind = table([f"τ, speed-up, {_title(sweeps[0])}", *sweeps[0].prompts], kinds)
-    return "\n\n".join([table(head, rows), by_kind, *facts])
+    return "\n\n".join([table(head, rows), "\n".join(facts)])
+
+
+def _kinds(sweep: Sweep) -> str:
+    """τ and the speed-up by kind of text."""
+    rows = [
+        [entry.name]
+        + [f"{entry.tau_by_flavour[kind]:.2f}, {entry.speedup_by_flavour[kind].value:.2f}×" for kind in sweep.prompts]
+        for entry in sweep.entries[1:]
+    ]
+    return table([f"τ, speed-up, {_title(sweep)}", *sweep.prompts], rows)
 
 
 def _summary(results: Sequence[Bench]) -> str:
@@ -124,6 +115,8 @@ def render(kind: str, results: Sequence[Bench]) -> str:
     with whole(*results):
         if kind == "summary":
             return _summary(results)
+        if kind == "kinds":
+            return "\n\n".join(_kinds(cast(Sweep, result)) for result in results)
         if isinstance(results[0], Sweep):
             return _sweeps(cast(Sequence[Sweep], results))
         return "\n\n".join(map(section, results))
@@ -136,16 +129,16 @@ def filled(part: re.Match[str], folder: Path) -> str:
         ConfigError: a file is missing, or not a whole result of this version.
     """
     results = [read_result(folder / name, *KINDS) for name in part[3].split()]
-    return f"\n{render(part[2], results)}\n\n"
+    return f"{render(part[2], results)}\n"
 
 
-def differences(name: str, text: str, folder: Path) -> Iterator[Difference]:
+def differences(name: str, text: str, folder: Path) -> Iterator[str]:
     """Where a document is not what the files of ``folder`` say: cells of tables, lines, and numbers outside a part."""
     for part in PART.finditer(text):
         lines, wanted = part[4].splitlines(), filled(part, folder).splitlines()
         first, head = text[: part.start(4)].count("\n") + 1, list[str]()
         if len(lines) != len(wanted):
-            yield Difference(f"{name}:{first}", f"{len(lines)} lines", f"{len(wanted)} lines")
+            yield f"{name}:{first}: {len(lines)} lines should be {len(wanted)}"
             continue
         for number, (line, expected) in enumerate(zip(lines, wanted, strict=True), start=first):
             cells, right = ([cell.strip() for cell in one.split("|")] for one in (line, expected))
@@ -154,12 +147,12 @@ def differences(name: str, text: str, folder: Path) -> Iterator[Difference]:
             if len(cells) == len(right) == len(head):
                 for column, cell, value in zip(head, cells, right, strict=True):
                     if cell != value:
-                        yield Difference(f"{name}:{number}, {label}, {column}", cell, value)
+                        yield f"{name}:{number}, {label}, {column}: {cell!r} should be {value!r}"
             elif line != expected:
-                yield Difference(f"{name}:{number}", line, expected)
+                yield f"{name}:{number}: {line!r} should be {expected!r}"
     for line in PART.sub("", text).splitlines():
         if loose := LOOSE.search(line):
-            yield Difference(name, loose[0], "in a part that a result fills")
+            yield f"{name}: {loose[0]!r} has no file"
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
@@ -196,7 +189,7 @@ def check(folder: Path = RESULTS, documents: Sequence[Path] = DOCUMENTS) -> None
     Raises:
         ConfigError: something differs; the message names it.
     """
-    found = [str(one) for path in documents for one in differences(path.name, path.read_text("utf-8"), folder)]
+    found = [one for path in documents for one in differences(path.name, path.read_text("utf-8"), folder)]
     if found:
         hint = "Run python -m benchmarks report --write; give a number without a file a file, or leave it out."
         raise ConfigError("\n".join(found), field="results", hint=hint)

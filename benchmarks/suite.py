@@ -18,10 +18,9 @@ SETTINGS = {
         prompt_lookup/8/1""",
     "embedded": """block/4/1 block/9/1 block_markov/9/1 block_markov/9/1/9 mdlm/4/1 mdlm/4/2 mdlm_streak/4/1
         mdlm_streak/9/1 autoregressive/4/4 eagle/4/4 prompt_lookup/9/1""",
-    "peers": "block/4/1 block_markov/4/1 prompt_lookup/8/1",
-    "equality": """block/4/1 block/16/4 block/9/1/12 block/16/1/auto block_markov/9/1 block_markov/8/1/0/4/trie
-        mdlm/16/4 mdlm_streak/9/1 mdlm_streak/8/1/0/4/multi_round autoregressive/4/4
-        eagle/4/4 eagle/6/1/12 prompt_lookup/9/1""",
+    "peers": "block/4/1 prompt_lookup/8/1",
+    "equality": """block/4/1 block/16/4 block/9/1/12 block_markov/9/1 mdlm/16/4 mdlm_streak/8/1/0/4/multi_round
+        autoregressive/4/4 eagle/6/1/12 prompt_lookup/9/1""",
 }
 SMOLLM2 = "--pair smollm2 --prompts benchmarks/prompts/valid40.jsonl --max-new-tokens 64"
 SWEEP = "specdiff_core bench sweep {machine} --repeats 1 --json {file}"

@@ -48,7 +48,7 @@ def origin(result: Bench, command: bool = True) -> str:
     ]
     words += [facts["date"][:10] + (f" in {result.sessions} sessions" if result.sessions > 1 else "")]
     said = f"Measured on {'; '.join([*words, f'commit {commit(result)}'])}."
-    return said + (f"\n\n```sh\n{facts['command']}\n```" if command else "")
+    return said + (f" `{facts['command']}`" if command else "")
 
 
 def section(result: Bench) -> str:

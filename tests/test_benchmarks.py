@@ -197,7 +197,7 @@ def test_a_number_that_is_not_its_files_is_named(tmp_path: Path) -> None:
     for name, part in texts.items():
         path = tmp_path / f"{name}.md"
         path.write_text(PART.format(part))
-        with pytest.raises(ConfigError, match=f"{name}.md:6: '0 lines' should be"):
+        with pytest.raises(ConfigError, match=f"{name}.md:6: 0 lines should be"):
             report.check(tmp_path, [path])
         report.write(tmp_path, [path])
         report.check(tmp_path, [path])
@@ -224,9 +224,6 @@ def test_the_documents_say_what_the_results_say() -> None:
     parts = [found[3].split() for path in report.DOCUMENTS for found in report.PART.finditer(path.read_text("utf-8"))]
     assert {path.name for path in files} == {name for names in parts for name in names}
     assert len((ROOT / "BENCHMARKS.md").read_text("utf-8").splitlines()) <= 150
-    for result in (read_result(path, *KINDS) for path in files):
-        module, *words = result.provenance["command"].removeprefix("python -m ").split()
-        {"specdiff_core": cli.build_parser, "benchmarks": build_parser}[module]().parse_args(words)
 
 
 @pytest.mark.parametrize("path", sorted(report.RESULTS.glob("*-*.json")), ids=lambda path: path.stem)

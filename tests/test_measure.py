@@ -23,7 +23,7 @@ from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt, own_prompts
 from specdiff_core.measure.race import interleave, race, race_repeatedly
 from specdiff_core.measure.runner import plan, sweep, weights_digest
-from specdiff_core.measure.statistics import FEW, chi_squared, costs, interval, mean_interval, shares, student
+from specdiff_core.measure.statistics import FEW, Resampled, chi_squared, costs, interval, shares, student
 from specdiff_core.measure.store import RowLog, Rows, RunRow, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
@@ -146,7 +146,6 @@ def test_an_interval_counts_tokens_is_seeded_and_holds_the_value() -> None:
     assert found["mean"].low < found["mean"].value < found["mean"].high
     few, enough = (interval(slow, fast, {"many": list(slow), "few": list(slow)[:count]}) for count in (2, FEW))
     assert {one.by for one in few.values()} == {"student"} and {one.by for one in enough.values()} == {"bootstrap"}
-    assert mean_interval([1.0, 3.0]).value == 2
     none = shares({"a": (5.0, 0), "b": (5.0, 3)}, {"all": ["a", "b"]})["all"]
     assert (none.low, none.value, none.high) == pytest.approx((none.low, 0.3, 0.6 - none.low)), "0 has no logarithm"
     assert found["mean"].value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
@@ -196,7 +195,9 @@ def test_intervals_over_few_prompts_contain_the_value_as_often_as_they_say(count
         slow, noise = rng.lognormal(0, 0.1, len(prompts)), rng.lognormal(0, 0.25, len(prompts))
         before = {prompt: (float(seconds), 64) for prompt, seconds in zip(prompts, slow, strict=True)}
         after = {prompt: (before[prompt][0] * float(one) / 2, 64) for prompt, one in zip(prompts, noise, strict=True)}
-        speed, mean = interval(before, after, groups)["mean"], mean_interval(rng.normal(size=len(prompts)).tolist())
+        sampled = Resampled([len(prompts)])
+        total, count = sampled.sums(0, [[value, 1] for value in rng.normal(size=len(prompts))])
+        speed, mean = interval(before, after, groups)["mean"], sampled.interval(total / count, positive=False)
         hits += speed.low <= ratio <= speed.high, mean.low <= 0 <= mean.high
     assert (hits / 200 > (0.9, 0.85 if len(prompts) >= FEW else 0.9)).all()
 

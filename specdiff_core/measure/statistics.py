@@ -63,13 +63,6 @@ def shares(counts: Costs, groups: Mapping[str, Sequence[str]]) -> dict[str, Inte
     return interval(dict.fromkeys(counts, (1.0, 1)), counts, groups) if groups else {}
 
 
-def mean_interval(values: Sequence[float]) -> Interval:
-    """The mean over prompts."""
-    sampled = Resampled([len(values)])
-    total, count = sampled.sums(0, [[value, 1] for value in values])
-    return sampled.interval(total / count, positive=False)
-
-
 class Resampled:
     """Resampled sums over prompts: as measured, then with prompts drawn with replacement within their group or, if a
     group is small, with each prompt left out once.
