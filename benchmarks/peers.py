@@ -424,28 +424,23 @@ class Peers(Tabled, kw_only=True, tag="peers"):
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),
             f"Lanes without a counterpart, tokens/s: {', '.join(alone)}." if alone else "",
-            *_drafting(numbers["lanes"]),
-            f"Left out: {' '.join(self.left_out)}" if self.left_out else "",
+            _drafting(numbers["lanes"]),
+            f"Left out: {'; '.join(self.left_out)}" if self.left_out else "",
             differing((item["lane"], item) for item in numbers["differences"]),
         ]
 
 
-def _drafting(lanes: Sequence[dict[str, Any]]) -> list[str]:
-    """A table of what the drafting lanes accept at each position."""
-    drafting = [lane for lane in lanes if lane.get("drafts")]
-    if not drafting:
-        return []
-    most = max(len(lane["positions"]) for lane in drafting)
-    rows = [
-        [lane["lane"], f"{lane['tau']:.2f}", str(lane["drafts"])]
-        + [f"{count / lane['drafts']:.0%}" for count in lane["positions"]]
-        + [""] * (most - len(lane["positions"]))
-        for lane in drafting
+def _drafting(lanes: Sequence[dict[str, Any]]) -> str:
+    """What the drafting lanes accept at each position; empty without one."""
+    said = [
+        lane["lane"]
+        + "".join(f" {count / lane['drafts']:.0%}" for count in lane["positions"])
+        + f" (τ {lane['tau']:.2f}, {plural(lane['drafts'], 'draft')})"
+        for lane in lanes
+        if lane.get("drafts")
     ]
-    return [
-        "Accepted drafts by position, of all drafts (joint acceptance); τ is 1 + accepted tokens per draft.",
-        table(["lane", "τ", "drafts", *map(str, range(1, most + 1))], rows),
-    ]
+    about = "Accepted drafts by position, of all drafts (joint acceptance), and τ, 1 + accepted tokens per draft"
+    return f"{about}: {'; '.join(said)}." if said else ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from benchmarks.equality import Equality
 from benchmarks.page import Page
 from benchmarks.peers import Peers
 from benchmarks.tables import flavours_of, origin, section, whole
+from specdiff_core.explorations.figures import plural
 from specdiff_core.measure.grid import VANILLA
 from specdiff_core.measure.store import Bench, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, median_words, speed_words, table, waiting, with_ends
@@ -102,8 +103,8 @@ def _fastest(peers: Peers) -> str:
     speeds = {lane["lane"]: f"{lane['tokens_per_second']:.0f}" for lane in peers.result["lanes"]}
     others = {"llama.cpp": "llama.cpp, on the same file", "generate": "transformers' `generate`, on the same weights"}
     said = [f"{speeds[lane]} tokens/s ({words})" for lane, words in others.items() if lane in speeds]
-    prompts = f"{peers.result['prompts']} prompts"
-    return f"Without drafts, on {prompts}: {speeds[VANILLA.name]} tokens/s (this lab), {', '.join(said)}."
+    where = f"Without drafts, on {plural(peers.result['prompts'], 'prompt')}"
+    return f"{where}: {speeds[VANILLA.name]} tokens/s (this lab), {', '.join(said)}."
 
 
 def render(kind: str, results: Sequence[Bench]) -> str:

@@ -14,7 +14,7 @@ from specdiff_core.cli import options
 from specdiff_core.schema.errors import ConfigError, no_such
 
 SETTINGS = {
-    "smollm2": """block/4/1 block/8/1 block_markov/4/1 block_markov/8/1 block_markov/8/1/8 mdlm/4/1 mdlm/4/2 eagle/2/2
+    "smollm2": """block/4/1 block/8/1 block_markov/4/1 block_markov/8/1/8 mdlm/4/1 mdlm/4/2 eagle/2/2
         prompt_lookup/8/1""",
     "embedded": """block/4/1 block/9/1 block_markov/9/1 block_markov/9/1/9 mdlm/4/1 mdlm/4/2 mdlm_streak/4/1
         mdlm_streak/9/1 autoregressive/4/4 eagle/4/4 prompt_lookup/9/1""",

@@ -36,8 +36,9 @@ def differing(texts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
     for name, diff in texts:
         why = f"{diff['margin']:.1e}" + ("" if diff["tie"] else ", UNEXPLAINED")
         by_name[name].append(f"{diff['prompt']} from token {diff['token']} ({why})")
-    lines = [f"- {name}: {'; '.join(found)}" for name, found in by_name.items()]
-    return "\n".join(["Texts that differ, and how far apart the two best tokens are:\n", *lines]) if lines else ""
+    lines = [f"{name}: {', '.join(found)}" for name, found in by_name.items()]
+    about = "Texts that differ, and how far apart the two best tokens are there"
+    return f"{about}: {'; '.join(lines)}." if lines else ""
 
 
 def origin(result: Bench, command: bool = True) -> str:

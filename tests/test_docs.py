@@ -229,11 +229,11 @@ def test_every_file_and_symbol_that_it_names_exists(document: Path) -> None:
 @documents
 def test_every_command_is_one(document: Path) -> None:
     """In blocks; in the two documents with numbers, also within a line."""
-    parsers = {"specdiff_core": build_parser(), "specdiff": build_parser(), "benchmarks": benchmarks.build_parser()}
+    parsers = {"specdiff_core": build_parser(), "benchmarks": benchmarks.build_parser()}
     text = document.read_text("utf-8")
     lines = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ").splitlines()
     if document.parent == ROOT:
-        lines += re.findall(r"`((?:python -m|specdiff) [^`]+)`", prose(document))
+        lines += re.findall(r"`(python -m [^`]+)`", prose(document))
     for words in (shlex.split(line, comments=True) for line in lines):
         module = next((word for word in words if word in parsers), "")
         if module and "--help" not in words:
