@@ -41,6 +41,8 @@ test('foreign text is refused', () => {
   );
   assert.throws(() => parse(header({ lanes: 'a' })), /not a trace/);
   assert.throws(() => parse(`${header()}\n{"kind":"Finished","lane":"b"}\n`), /unknown lane/);
+  const odd = JSON.stringify({ kind: 'Verified', lane: 'a', tests: [{ kind: 'toString' }] });
+  assert.throws(() => parse(`${header({ lanes: ['a'] })}\n${odd}\n`), /unknown kind/);
   assert.throws(
     () => parse(`${header()}\n{"kind":"Finished","lane":"toString"}\n`),
     /unknown lane/,
