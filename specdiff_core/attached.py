@@ -30,6 +30,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import msgspec
 
+from specdiff_core.models.folders import shown
 from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
@@ -325,12 +326,13 @@ class Attached:
 
     def _header(self, prompt: str, config: DecodeConfig) -> RunStarted:
         settings = config.to_dict()
+        called = shown(self.model) if self.model.startswith("/") else self.model  # llama.cpp's is its file
         return RunStarted(
             config={name: settings[name] for name in SENT},
             prompt=prompt,
             prompt_ids=(),
             models={
-                "target": f"{one_line(self.model)[:100]}, served at {self.where}",
+                "target": f"{one_line(called)[:100]}, served at {self.where}",
                 "drafter": "the server’s own, if it has one",
             },
             device=f"the machine behind {self.where}",

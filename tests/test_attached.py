@@ -489,6 +489,13 @@ def test_an_address_does_not_tell_its_password() -> None:
     assert "secret" not in str(found._header("Once", CONFIG))
 
 
+def test_a_server_that_names_its_model_by_a_path_shows_the_file(decoder: FakeDecoder) -> None:
+    models = {"data": [{"id": "/home/ada/private/models/tiny.gguf", "owned_by": "llamacpp"}]}
+    with of_kind("llamacpp", models=models) as server:
+        target = decoded(server)[0].models["target"]
+    assert target.startswith("models/tiny.gguf, served at") and "ada" not in target
+
+
 def test_a_race_with_a_server(decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """One table; what is quoted stands in marks, what is not known is said, and the trace holds the lane."""
     trace = tmp_path / "race.jsonl.gz"
