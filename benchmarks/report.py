@@ -65,7 +65,14 @@ def _sweeps(sweeps: Sequence[Sweep]) -> str:
         f"tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s.{waiting(sweep.waits)} {origin(sweep)}"
         for sweep in sweeps
     ]
-    return "\n\n".join([table(head, rows), "\n".join(facts)])
+    aligned = [
+        f"{entry.words} {entry.aligned.value:.2f} ({entry.aligned.low:.2f}–{entry.aligned.high:.2f}) at {_title(sweep)}"
+        for sweep in sweeps
+        for entry in sweep.entries
+        if entry.aligned
+    ]
+    words = f"τ of an aligned drafter over that of its control, on the same prompts: {'; '.join(aligned)}."
+    return "\n\n".join([table(head, rows), *[words] * bool(aligned), "\n".join(facts)])
 
 
 def _kinds(sweep: Sweep) -> str:

@@ -60,7 +60,7 @@ class Scripted(FakeDecoder):
             raise ContextOverflow("The prompt has 600 tokens; the context holds 512.", hint="Shorten it.")
         fail = RuntimeError("internal secret") if "unexpected" in prompt else fail
         if "broken lane" in prompt and config.drafter == "mdlm":
-            raise WeightsError("assets/embedded/mdlm/model.safetensors is missing.", hint="Restore the folder.")
+            raise WeightsError("assets/embedded/masked/model.safetensors is missing.", hint="Restore the folder.")
         compared = config.ignore_eos  # only the runs of a comparison ask for it here
         if compared and config.num_drafts > 1:
             raise OutOfMemory("The device ran out of memory.", hint="Draw fewer drafts.")

@@ -53,7 +53,7 @@ from specdiff_core.schema.trace import dump_trace, write_trace
 SETTINGS: dict[str, Any] = DecodeConfig(gamma=4, steps=2, max_new_tokens=24).to_dict()
 METHODS: dict[str, Any] = {"methods": ["autoregressive", "specdiff", "dflash"], "max_new_tokens": 16}
 NAMES = ["vanilla", "autoregressive", "specdiff", "dflash"]
-MISSING = WeightsError("assets/embedded/mdlm/model.safetensors is missing.", hint="Restore the folder.")
+MISSING = WeightsError("assets/embedded/masked/model.safetensors is missing.", hint="Restore the folder.")
 MEMORY = OutOfMemory("The device ran out of memory.", hint="Use a smaller γ.")
 
 

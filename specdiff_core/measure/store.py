@@ -88,8 +88,12 @@ class Rows:
         prompts, and their ``mean``."""
         return interval(self._costs(over or self.baseline), self._costs(key), groups)
 
-    def _costs(self, key: str) -> Costs:
-        return costs((row.prompt, row.metrics.seconds, row.metrics.committed) for row in self.of(key))
+    def taus(self, key: str, groups: Mapping[str, Sequence[str]], over: str) -> dict[str, Interval]:
+        """τ of a setting over that of another one, as :meth:`speedups`."""
+        return interval(self._costs(over, "rounds"), self._costs(key, "rounds"), groups)
+
+    def _costs(self, key: str, spent: str = "seconds") -> Costs:
+        return costs((row.prompt, getattr(row.metrics, spent), row.metrics.committed) for row in self.of(key))
 
     def spread(self, key: str) -> tuple[float, float, float]:
         """The median, lowest and highest speed-up over the baseline of a single prompt."""

@@ -22,6 +22,9 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import SETTINGS
 
+CONTROLS = {"mdlm_streak": "mdlm"}
+"""An aligned drafter -> one that saw as many tokens from the same start, with the plain loss."""
+
 
 class Run(NamedTuple):
     """The counts of one run."""
@@ -45,6 +48,7 @@ class SettingResult(BenchSetting, frozen=True, kw_only=True):
     alpha: float | None  # mean of the flavours
     rates: dict[str, Interval] = msgspec.field(default_factory=dict)  # with intervals; older results have none
     behind: Interval | None = None  # speed of the fastest setting over this one's, on the same prompts
+    aligned: Interval | None = None  # τ of an aligned drafter over that of its control, on the same prompts
     by_prompt: tuple[float, float, float] | None = None  # median, lowest and highest speed-up of a prompt
     alpha_at: tuple[float | None, ...]
     seconds: float
@@ -129,14 +133,17 @@ def _result(key: str, rows: Rows, groups: Mapping[str, Sequence[str]], looping: 
     speed, total, same = rows.speedups(key, groups), rows.total(key), rows.same_texts(key)
     by_rate = rows.rates(key, groups)
     rates = {name: found["mean"] for name, found in by_rate.items() if found}
+    setting = BenchSetting.parse(key)
+    control = msgspec.structs.replace(setting, drafter=CONTROLS.get(setting.drafter, "")).key
     varied = {kind: left for kind, names in groups.items() if (left := [name for name in names if name not in looping])}
     draft, score, verify, prefill = (total.seconds_by.get(of, 0.0) for of in ("draft", "score", "verify", "prefill"))
     parts = {"draft": draft, "verify": score + verify, "prefill": prefill}
     parts["other"] = total.seconds - sum(parts.values())
     return SettingResult(
-        **msgspec.structs.asdict(BenchSetting.parse(key)),
+        **msgspec.structs.asdict(setting),
         speedup=speed.pop("mean"),
         speedup_by_flavour=speed,
+        aligned=rows.taus(key, groups, control)["mean"] if control in rows.by_setting else None,
         by_prompt=rows.spread(key),
         **total.named("tokens_per_second", "alpha_at", "seconds", "waiting"),
         tau=rates["tau"].value,

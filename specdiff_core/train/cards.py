@@ -39,7 +39,7 @@ def training_record(run: Path, facts: Provenance, device: torch.device, *, corpu
         steps=steps,
         tokens=tokens,
         seconds=seconds,
-        hardware=facts["gpu"] if device.type == "cuda" else f"{facts['threads']} threads of {facts['cpu']}",
+        hardware=facts["gpu"] if device.type == "cuda" else _processor(facts),
         commit=facts["commit"] + (" with local changes" if facts["dirty"] else ""),
         corpus=corpus,
         seed=seed,
@@ -48,14 +48,19 @@ def training_record(run: Path, facts: Provenance, device: torch.device, *, corpu
     )
 
 
+def _processor(facts: Provenance) -> str:
+    return f"{facts['threads']} thread{'s' * (facts['threads'] != 1)} of {facts['cpu']}"
+
+
 def render_card(card: ModelCard) -> str:
     """The card as Markdown with hub front matter."""
     tokens = sum(run.tokens for run in card.history)
     tags = "\n".join(f"- {tag}" for tag in ("specdiff", "speculative-decoding", *card.tags))
     runs = "\n".join(
         f"- {run.steps:,} steps, {run.tokens:,} tokens, {run.seconds / 60:.0f} minutes of training "
-        f"on {run.hardware}; seed {run.seed}, corpus fingerprint `{run.corpus}`, commit "
-        f"`{run.commit}`:" + "".join(f"\n  `{line}`" for line in run.command.splitlines())
+        f"on {run.hardware}; seed {run.seed}, corpus fingerprint `{run.corpus}`"
+        + (f", commit `{run.commit}`:" if run.commit else ":")
+        + "".join(f"\n  `{line}`" for line in run.command.splitlines())
         for run in card.history
     )
     base = f"base_model: {card.base_model}\n" if card.base_model else ""
