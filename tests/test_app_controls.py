@@ -96,7 +96,7 @@ def test_another_pair_keeps_what_it_has_of_the_choice() -> None:
     assert len(race.methods_here("gpt2-mdlm", ["dflash"])["value"]) == race.FEWEST
     assert all(name != "vanilla" for _, name in few["choices"]), "it cannot be taken off"
     assert race.methods_here("smollm2", [*race.DEFAULT["embedded"]])["value"] == [*race.DEFAULT["smollm2"]]
-    assert race.methods_here("smollm2", ["specdiff2", "ddtree"])["value"] == ["ddtree"]
+    assert race.methods_here("smollm2", ["autoregressive", "ddtree"])["value"] == ["ddtree"]
 
 
 def test_the_lanes_of_a_race_are_the_methods_in_their_order_and_vanilla_is_first() -> None:

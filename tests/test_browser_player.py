@@ -352,12 +352,12 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
 
     first = f"{RACE}.state.formSettings = ''; {RACE}.form.controlsChanged({RACE}.options.recordings[0].settings)"
     page.evaluate(
-        f"(url) => {{ Object.assign({RACE}, {{ asked: '', chosen: false }});"
+        f"(url) => {{ {RACE}.staging.chosen = false;"
         f" window.specdiff.openRace({{ url }}); {first}; }}",
         url,
     )
     page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.length === 3")
-    calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}; {first}; return {RACE}.job.calls - calls; }}")
+    calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}.job; {first}; return {RACE}.job.calls - calls; }}")
     assert not calls, "nothing else is fetched"
     page.evaluate(  # of several recordings the last is shown, also if the first one arrives later
         "(url) => { const { fetch } = window; let asked = 0; window.fetch = async (...words) => {"

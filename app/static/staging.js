@@ -138,7 +138,6 @@ export class Staging {
     const call = (job.calls += 1);
     this.chosen ||= chosen;
     state.place = race;
-    if (chosen) job.card.hide(); // not what is wrong with the link that opened the page
     try {
       const trace = await fetchTrace(url);
       if (call !== job.calls || job.live) return;
@@ -149,6 +148,7 @@ export class Staging {
         settings: recording ? recording.settings : settings,
         file: recording || isRun(fileOf(url)) ? fileOf(url) : '',
       });
+      if (chosen) job.card.hide(); // not what is wrong with the link that opened the page
       if (recording?.block) await this.fetchBlock(recording.block, state.shown);
     } catch (error) {
       if (call !== job.calls) return;
