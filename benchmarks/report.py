@@ -92,10 +92,12 @@ def _summary(results: Sequence[Bench]) -> str:
         if isinstance(sweep, Sweep):
             by_model[_model(sweep)].append(sweep)
     rows, facts = [], []
+    columns = max(map(len, by_model.values()), default=0)
     for model, sweeps in by_model.items():
         for name, (entry, *others) in _settings(sweeps):
             if entry is not None:
                 row = [model, name, f"{entry.tau:.2f}", speed_words(entry), median_words(entry)]
+                others += [None] * (columns - len(sweeps))
                 rows.append([*row, *("–" if one is None else speed_words(one) for one in others)])
         prompts = " and ".join(f"{sum(sweep.prompts.values())} at {_title(sweep)}" for sweep in sweeps)
         speed = f"{sweeps[0].entries[0].tokens_per_second:.0f} tokens/s without drafts"

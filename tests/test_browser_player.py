@@ -352,8 +352,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
 
     first = f"{RACE}.state.formSettings = ''; {RACE}.form.controlsChanged({RACE}.options.recordings[0].settings)"
     page.evaluate(
-        f"(url) => {{ {RACE}.staging.chosen = false;"
-        f" window.specdiff.openRace({{ url }}); {first}; }}",
+        f"(url) => {{ {RACE}.staging.chosen = false; window.specdiff.openRace({{ url }}); {first}; }}",
         url,
     )
     page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.length === 3")

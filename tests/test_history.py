@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from specdiff_core.measure.sweep import CONTROLS
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.history import HISTORY, Training, read_history, write_history
-from specdiff_core.schema.pairs import ASSETS
+from specdiff_core.schema.pairs import ASSETS, find_pair
 from specdiff_core.train import curve
 
 RUN = Training(
@@ -55,6 +56,15 @@ def test_shipped_histories_are_written_as_they_are(tmp_path: Path) -> None:
         write_history(tmp_path / HISTORY, read_history(path))
         assert (tmp_path / HISTORY).read_bytes() == path.read_bytes()
     assert len(paths) >= 7
+
+
+@pytest.mark.parametrize("pair", ["embedded", "smollm2"])
+def test_an_aligned_drafter_differs_from_its_control_only_at_the_end(pair: str) -> None:
+    for aligned, control in CONTROLS.items():
+        drafters = (find_pair(pair).drafter(name) for name in (aligned, control))
+        ours, theirs = (read_history(Path(one.source) / HISTORY) for one in drafters)
+        assert ours[:-1] == theirs[:-1] and ours[-1].tokens == theirs[-1].tokens and ours[-1].seed == theirs[-1].seed
+        assert "--align streak" in ours[-1].command and "--align" not in theirs[-1].command
 
 
 @pytest.mark.parametrize(
