@@ -376,10 +376,10 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.length === 3")
     before = page.text_content("#race-player .sd-hero-name")
     page.evaluate(
-        f"async () => {{ const race = {RACE};"
+        f"async () => {{ const race = {RACE}.job;"
         " await race.receive({ run: 'x', phase: 'loading', message: 'Preparing',"
         " finished: false, lanes: ['vanilla', 'dflash'] });"
-        " window.between = race.shown.source;"
+        f" window.between = {RACE}.shown.source;"
         " await race.receive({ run: 'x', phase: 'failed', finished: true, trace: null, size: 0,"
         " card: { title: 'No', message: 'It failed.', hint: '', field: '' } }); }"
     )
