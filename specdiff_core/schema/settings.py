@@ -62,9 +62,7 @@ class TestKind(msgspec.Struct, frozen=True, kw_only=True):
 
     words: str  # its numbers in a sentence
     short: str  # the same where there is little room
-    passed: tuple[str, str] | None = (
-        None  # words and short of a token without a draw: a longer part of the draft passed
-    )
+    passed: tuple[str, str] | None = None  # words and short where a longer part of the draft passed, without a draw
     outcomes: tuple[str, str]  # accepted, rejected
     question: str = "Does this token pass the test?"
     bound: str = ""  # the acceptance probability, where it is one of a single token
