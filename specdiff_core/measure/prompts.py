@@ -95,7 +95,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
                     raise ValueError(f"the id {prompt.id!r} appears twice")
                 name = prompt.id or hashlib.sha256(prompt.prompt.encode()).hexdigest()[:12]
                 prompts.setdefault(name, msgspec.structs.replace(prompt, id=name))
-    except (OSError, lzma.LZMAError, ValueError, RecursionError, msgspec.DecodeError) as error:
+    except (OSError, lzma.LZMAError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or error
         what = f"{where}: {why}." if where else f" can't be read ({why})."
         raise ConfigError(path.name + what, field="prompts", hint=hint) from error

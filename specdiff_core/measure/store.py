@@ -210,7 +210,7 @@ def _read_log(path: Path, kind: type[R]) -> tuple[dict[str, Any], list[R], int]:
         header, *lines = raw[:size].splitlines()
         decoder = msgspec.json.Decoder(kind)
         return msgspec.json.decode(header, type=dict[str, Any]), [decoder.decode(line) for line in lines], size
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         hint = "It belongs to a result. Delete both to measure everything again."
         raise ConfigError(f"{path.name} is damaged or missing ({error}).", field="json", hint=hint) from error
 
@@ -243,7 +243,7 @@ def read_result(path: Path, *kinds: type[S]) -> S:
     try:
         kind: Any = Union[kinds]  # noqa: UP007 - of a tuple
         return cast(S, msgspec.json.decode(path.read_bytes(), type=kind))
-    except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         names = " or ".join(str(kind.__struct_config__.tag) for kind in kinds)
         hint = f"Give a file that --json wrote ({names}), or measure it again."
         raise ConfigError(f"{path} is not a result of this version ({error}).", field="results", hint=hint) from error

@@ -52,7 +52,7 @@ def read_history(path: Path) -> tuple[Training, ...]:
         return ()
     try:
         return msgspec.json.decode(path.read_bytes(), type=_File).runs
-    except (msgspec.MsgspecError, ValueError) as error:
+    except ValueError as error:
         raise WeightsError(f"{path} is damaged.", hint="Remove it: the card then counts from this run.") from error
 
 

@@ -109,7 +109,7 @@ def read_trace(source: Path | str | bytes) -> Trace:
         return _read(line for line in io.BytesIO(raw) if line.strip())
     except msgspec.ValidationError as error:
         raise TraceError(f"The trace holds a wrong event: {str(error)[:160]}.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise TraceError("This file is not a trace, or it was cut off.") from error
 
 
