@@ -21,15 +21,12 @@ def picture() -> str:
     def reached(part: str) -> set[str]:
         return uses[part].union(*map(reached, uses[part]))
 
-    arrows = (
-        f"  {part} --> {other}"
-        for part in sorted(parts)
-        for other in sorted(uses[part].difference(*map(reached, uses[part])))
-    )
+    direct = {part: sorted(uses[part].difference(*map(reached, uses[part]))) for part in sorted(parts)}
+    arrows = (f"  {part} --> {' & '.join(others)}" for part, others in direct.items() if others)
     lines = "\n".join(["```mermaid", "graph TD", *arrows, "```"])
     return lines.replace("specdiff_core.", "")
 
 
 if __name__ == "__main__":
     text = FILE.read_text(encoding="utf-8")
-    FILE.write_text(re.sub(r"```mermaid\n.*?\n```", lambda _: picture(), text, flags=re.DOTALL), encoding="utf-8")
+    FILE.write_text(re.sub(r"```mermaid\n.*?```", lambda _: picture(), text, flags=re.DOTALL), encoding="utf-8")

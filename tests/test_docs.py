@@ -222,7 +222,7 @@ def test_every_file_and_symbol_that_it_names_exists(document: Path) -> None:
         files = [folder / name for folder in folders if (folder / name).is_file()]
         assert files or "NAME" in name, name
         for part in filter(None, symbol.split(".")):
-            defined = rf"^ *(export |async )*(def |class |function |const )?{part}\b *[(:={{]"
+            defined = rf"^ *(export |async )*(def |class |function |const )?{part}\b(?: extends \w+)? *[(:={{]"
             assert re.search(defined, files[0].read_text("utf-8"), re.MULTILINE), f"{name}: {symbol}"
 
 
