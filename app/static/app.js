@@ -2,7 +2,8 @@
 // over it. The Live and the Race tab each have one.
 
 import { address, giveLink, say } from './views/link.js';
-import { arrowTabs, html, render } from './views/ui.js';
+import { arrowTabs } from './views/keys.js';
+import { html, render } from './views/ui.js';
 import { fileOf, Staging } from './staging.js';
 import { Frames } from './frames.js';
 import { isOpen, isShown, openTab, REFUSAL, register, visit } from './page.js';

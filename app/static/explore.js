@@ -9,7 +9,7 @@ import { Form } from './views/form.js';
 import { Measurement } from './measurement.js';
 import { Playground } from './views/playground.js';
 import { Sandbox } from './views/sandbox.js';
-import { SideBySide } from './views/tracks.js';
+import { SideBySide } from './side_by_side.js';
 import { address } from './views/link.js';
 import { buildLane } from './state/lane.js';
 import { fetchFile, fetchTrace } from './state/trace.js';
@@ -41,7 +41,7 @@ import { soon, store } from './store.js';
 /** @typedef {{panel: string, lines: string[]} | null} Part of a figure that a lesson shows */
 
 /** @type {Record<string,
- *  new (changed: () => void, tools: import('./views/tracks.js').Tools) => Widget>} */
+ *  new (changed: () => void, tools: import('./side_by_side.js').Tools) => Widget>} */
 const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
 const UNREADABLE = {
   title: 'This answer cannot be shown',

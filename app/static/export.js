@@ -6,7 +6,7 @@ import { mount as explore } from './explore.js';
 import { mount as learn } from './learn.js';
 import { mount as play } from './app.js';
 import { isOpen, openTab, page, share } from './page.js';
-import { arrowTabs } from './views/ui.js';
+import { arrowTabs } from './views/keys.js';
 /** @import { App } from './app.js' */
 
 /** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}}

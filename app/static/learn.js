@@ -1,10 +1,10 @@
 // The Learn tab: lessons, which open the other tabs, and a summary at their end.
 
-import { Guide } from './views/guide.js';
+import { Guide } from './guide.js';
 import { ElementSlot, html, render } from './views/ui.js';
 import { LessonSight } from './lesson_sight.js';
 import { markLessons } from './views/lessons.js';
-import { Presenter } from './views/presenter.js';
+import { Presenter } from './presenter.js';
 import { gloss, know } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
 import { momentQuery, readMoment } from './state/moment.js';

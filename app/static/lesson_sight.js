@@ -7,7 +7,7 @@ import { until } from './views/dom.js';
 /** @import { App } from './app.js' */
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Explore } from './explore.js' */
-/** @import { Guide } from './views/guide.js' */
+/** @import { Guide } from './guide.js' */
 /** @import { Lesson } from './learn.js' */
 /** @import { Moment } from './state/moment.js' */
 /** @import { Watch } from './state/events.d.ts' */

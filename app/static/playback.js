@@ -1,10 +1,9 @@
 // What a visitor does with the race on the stage: play, step, seek, select a lane, and the keys.
 
-import { isFree } from './views/ui.js';
+import { isFree } from './views/keys.js';
 import { leadOf } from './views/source.js';
-import { sentenceOf } from './views/window.js';
+import { sentenceOf, wordsOf } from './state/narrate.js';
 import { Study } from './study.js';
-import { wordsOf } from './views/inspector.js';
 /** @import { Frames } from './frames.js' */
 /** @import { Moment } from './state/moment.js' */
 /** @import { Playhead } from './state/playhead.js' */

@@ -1,6 +1,6 @@
 """What would it take? A round pays if it yields more tokens than it costs in vanilla passes (arXiv
 2211.17192, theorem 3.8). Measures the cost of passes on this machine and every method; the page's
-sandbox adds a hypothetical drafter (``app/static/state/exploration.js``).
+sandbox adds a hypothetical drafter (``app/static/state/sandbox.js``).
 """
 
 from __future__ import annotations

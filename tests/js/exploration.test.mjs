@@ -4,24 +4,20 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import {
-  acceptance,
-  aligned,
   alphasOf,
   bestGamma,
   breakEven,
-  columnsOf,
   costAt,
-  csvOf,
-  drawTokens,
   expectedTau,
   measuredBox,
   readCurve,
   rising,
   sandbox,
-  trackOf,
   treeTau,
-  withProbability,
-} from '../../app/static/state/exploration.js';
+} from '../../app/static/state/sandbox.js';
+import { acceptance, drawTokens, withProbability } from '../../app/static/state/draws.js';
+import { aligned, trackOf } from '../../app/static/state/tracks.js';
+import { columnsOf, csvOf } from '../../app/static/state/exploration.js';
 import { make, near } from './fixture.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
 import { download } from '../../app/static/views/dom.js';

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import * as format from '../../app/static/state/format.js';
+import { decisionWords, narrate } from '../../app/static/state/narrate.js';
 
-const { cell, decisionWords, exact, narrate, plural, queueWords, quoted } = format;
+const { cell, exact, plural, queueWords, quoted } = format;
 const { seconds, milliseconds, rate, times, percent, ratio, slowWords, speedWords } = format;
 const word = (id) => ({ 1: ' hill', 2: ' house', 3: '\n' })[id];
 const view = (more) => ({

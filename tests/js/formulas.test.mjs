@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { aboutWords, expectedTau, racesOf } from '../../app/static/state/exploration.js';
+import { aboutWords, racesOf } from '../../app/static/state/exploration.js';
+import { expectedTau } from '../../app/static/state/sandbox.js';
 import { blockOf, FORMULAS, heated } from '../../app/static/state/formulas.js';
 import { near } from './fixture.mjs';
 

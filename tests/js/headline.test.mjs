@@ -3,14 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { exactness, looks, make, trace } from './fixture.mjs';
-import {
-  leadWords,
-  numbers,
-  outcome,
-  sameText,
-  verdict,
-  whySlow,
-} from '../../app/static/state/headline.js';
+import { leadWords, numbers, outcome, sameText, verdict } from '../../app/static/state/headline.js';
+import { whySlow } from '../../app/static/state/slow.js';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { Playhead } from '../../app/static/state/playhead.js';
 import { markOf, ranksOf } from '../../app/static/state/race.js';

@@ -2,7 +2,8 @@
 // otherwise from a recording, always naming the source. Pure: strings out.
 
 import { SAME_TEXT, TEST_KINDS } from './declared.js';
-import { acceptance, costAt } from './exploration.js';
+import { acceptance } from './draws.js';
+import { costAt } from './sandbox.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
 import { milliseconds, percent, plural, ratio, settingsWords, times } from './format.js';

@@ -1,7 +1,8 @@
 // The data of figures with a formula: computed from an answer's numbers at the values of sliders
 // (specdiff_core/explorations/figures.py: Slider). Pure: Plotly's data out, with roles as colours.
 
-import { costAt, expectedTau } from './exploration.js';
+import { acceptance, normalised } from './draws.js';
+import { costAt, expectedTau } from './sandbox.js';
 import { piece } from './detokenize.js';
 import { plural, ratio, times } from './format.js';
 /** @import { Answer, Figure } from './exploration.js' */
@@ -59,7 +60,7 @@ function block(answer, figure, { gamma }, lane) {
   const rest = (raceRow.seconds_per_round - spent) / raceRow.tau; // of each token
   const passes = (size) => raceRow.steps === raceRow.gamma ? size : Math.min(size, raceRow.steps);
   const at = (size) => {
-    const tau = expectedTau(raceRow.alpha_at.slice(0, size).map((alpha) => alpha ?? 0));
+    const tau = expectedTau(raceRow.alpha_at.slice(0, size));
     const cost = costAt(curve.draft, size) + (passes(size) - 1) * costAt(curve.again, size) +
       costAt(curve.target, size + 1);
     return { size, tau, gain: (costAt(curve.target, 1) + rest) / (cost / tau + rest) };
@@ -145,7 +146,7 @@ function serving(answer, figure, { people }) {
     const growth = costAt(curve, rows * count) / costAt(curve, rows);
     const round = passes * costAt(drafts[raceRow.drafter], gamma) * growth +
       costAt(curve, count * (gamma + 1));
-    return expectedTau(raceRow.alpha_at.slice(0, gamma).map((alpha) => alpha ?? 0)) *
+    return expectedTau(raceRow.alpha_at.slice(0, gamma)) *
       costAt(curve, count) / round;
   };
   const most = (gamma) => Math.floor(widest / (gamma + 1));
@@ -215,9 +216,7 @@ export function heated(counts, logs, temperature) {
     return logs.map((_, i) => Number(i === best));
   }
   const top = Math.max(...logs);
-  const weights = logs.map((log, i) => counts[i] * Math.exp((log - top) / temperature));
-  const sum = weights.reduce((a, b) => a + b, 0);
-  return weights.map((weight) => weight / sum);
+  return normalised(logs.map((log, i) => counts[i] * Math.exp((log - top) / temperature))) ?? logs;
 }
 
 /** α by the drafter's temperature, Σ min(p, q) over the recorded places. @param {Answer} answer
@@ -227,7 +226,7 @@ function matched(answer, figure, { target, drafter }) {
   const targets = places.map(({ counts, p }) => heated(counts, p, target));
   const alpha = (degree) => {
     const each = places.map(({ counts, q }, i) =>
-      heated(counts, q, degree).reduce((sum, prob, k) => sum + Math.min(prob, targets[i][k]), 0)
+      acceptance(targets[i], heated(counts, q, degree)).alpha
     );
     return each.reduce((a, b) => a + b, 0) / each.length;
   };

@@ -1,11 +1,14 @@
 // The draft window as a table: the rows and cells of a round, and their contents. Pure.
 
-import { decisive, isGreedy, linesShown } from './lane.js';
+import { cell, exact, ratio, short, testFigures, testWords } from './format.js';
+import { decisionWords } from './narrate.js';
+import { decisive, isGreedy } from './lane.js';
+import { linesShown } from './tree.js';
 import { piece } from './detokenize.js';
-import { cell, decisionWords, exact, ratio, short, testFigures, testWords } from './format.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Place } from './inspect.js' */
-/** @import { Lane, Round, Tree, PartialRound } from './lane.js' */
+/** @import { Lane, Round, PartialRound } from './lane.js' */
+/** @import { Tree } from './tree.js' */
 
 /** @typedef {{kind: string, words: string, title: string, heat?: number, node?: number}} Cell
  *  `heat`: 0–5 */

@@ -3,7 +3,7 @@
 
 import { TEST_KINDS } from './declared.js';
 import { decisive, stateAt } from './lane.js';
-import { acceptance, drawn, normalised, uniform } from './exploration.js';
+import { acceptance, drawn, normalised, uniform } from './draws.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Lane, PartialRound } from './lane.js' */
 

@@ -3,10 +3,11 @@
 // compares the two.
 
 import { spell } from './detokenize.js';
+import { treeOf } from './tree.js';
 /** @import { Committed, Decided, DenoiseStep, DraftReady, Event, Failed, Finished, RoundStarted,
  *  RunStarted, TargetScored, Test, Verified } from './events.d.ts' */
+/** @import { Tree } from './tree.js' */
 
-/** @typedef {ReturnType<typeof treeOf>} Tree of a draft, or of several drafts */
 /** @typedef {ReturnType<typeof roundOf>} Round a round of a complete lane */
 /** @typedef {ReturnType<typeof windowOf>} PartialRound a round as far as the playhead has come */
 /** @typedef {{id: number, source: string, round: number, test: Test | null}} Token */
@@ -22,44 +23,6 @@ function eventTime(event, last) {
   if (event.kind === 'Committed') return Math.max(last, event.at);
   if (event.kind === 'Finished') return Math.max(last, event.seconds);
   return 'span' in event ? Math.max(last, event.span.start + event.span.seconds) : last;
-}
-
-/** A draft tree as a picture. A node's first child stays on its line, so the first line is the most
- *  probable window and every other child begins a branch of its own.
- *  @param {number[]} parents */
-export function treeOf(parents) {
-  /** @type {number[][]} the last: nodes without a parent */
-  const children = Array.from({ length: parents.length + 1 }, () => []);
-  parents.forEach((parent, node) => children.at(parent)?.push(node));
-  const [depths, lines] = [parents.map(() => 0), parents.map(() => 0)];
-  let count = 0;
-  const grow = (node, depth, line) => {
-    [depths[node], lines[node]] = [depth, line];
-    children[node].forEach((child, i) => grow(child, depth + 1, i ? count++ : line));
-  };
-  for (const root of children[parents.length]) grow(root, 0, count++);
-  return {
-    depths, // how many drafted tokens come before each node in its text
-    lines, // on which each node is drawn
-    count, // of lines
-    deepest: Math.max(-1, ...depths) + 1, // how many tokens its longest text has
-    branches: /** @type {number[][]} of several drafts, the nodes of each */ ([]),
-    path: /** @type {number[]} the accepted nodes */ ([]),
-    chosen: /** @type {number | null} the draft that the target selected */ (null),
-  };
-}
-
-/** The lines of a tree to draw, at most `most`, in order: the first (the most probable window),
- *  those on the target's path, that of the draft it chose, then the longest.
- *  @param {Tree} tree @param {number} most @returns {number[]} */
-export function linesShown({ count, lines, depths, path, branches, chosen }, most) {
-  const reach = Array(count).fill(-1);
-  lines.forEach((line, node) => {
-    reach[line] = Math.max(reach[line], depths[node]);
-  });
-  const longest = reach.map((_, line) => line).sort((a, b) => reach[b] - reach[a] || a - b);
-  const walked = [path, chosen === null ? [] : branches[chosen]].flat().map((node) => lines[node]);
-  return [...new Set([0, ...walked, ...longest])].slice(0, most).sort((a, b) => a - b);
 }
 
 /** A round without events so far. */
@@ -162,21 +125,12 @@ export function extend(lane, events) {
   return lane;
 }
 
-/** What is known of a whole round in advance, as its window needs it. @param {Round} round */
-const knownOf = (
-  { size, steps, drafted, accepted, extra, tree, copied, unrecorded, decided, first },
-) => ({
-  first,
-  size,
-  steps,
-  drafted,
-  accepted,
-  extra,
-  tree,
-  copied,
-  unrecorded,
-  decided,
-});
+/** Note in a window what is known of its whole round in advance. @param {PartialRound} window
+ *  @param {Lane} lane */
+function foresee(window, { rounds }) {
+  const { draft, verified, committed, ends, ...known } = rounds[window.round];
+  Object.assign(window, known);
+}
 
 /** A round before its first event. @param {Round} round
  *  @param {RoundStarted} event that began it */
@@ -238,7 +192,7 @@ function apply(state, lane, event, time) {
   const { sums, window } = state;
   switch (event.kind) {
     case 'RoundStarted':
-      if (window) Object.assign(window, knownOf(lane.rounds[window.round]));
+      if (window) foresee(window, lane);
       if (window && window.verified && window.size) state.last = window;
       state.window = windowOf(lane.rounds[event.round], event);
       break;
@@ -296,7 +250,7 @@ export function stateAt(lane, n, state = null) {
     current.n += 1;
   }
   // The round is known further than the state has come; in a growing lane, further than before.
-  if (current.window) Object.assign(current.window, knownOf(lane.rounds[current.window.round]));
+  if (current.window) foresee(current.window, lane);
   return current;
 }
 

@@ -1,7 +1,6 @@
 // The answer to a question: its sentence, board, figures, all numbers, and where they come from.
 
-import { Board } from './board.js';
-import { buttons } from './explored.js';
+import { Boards } from './board.js';
 import { columnsOf, csvOf, originOf } from '../state/exploration.js';
 import { Component, Facts, glossed, html, Link } from './ui.js';
 import { download } from './dom.js';
@@ -13,42 +12,10 @@ import { means } from './glossary.js';
 /** @import { Charts } from './charts.js' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Part, Widget } from '../explore.js' */
-/** @import { Report } from '../state/events.d.ts' */
 /** @import { Source } from '../state/answers.js' */
 
 const FIRST = 'side-by-side'; // its widget is above the figures
 const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
-
-/** The board that the switches choose, and the switches.
- *  @param {{report: Report, chosen: Record<string, string>, only: Part,
- *  choose: (name: string, value: string) => void, open: ((race: string) => void) | null}} props */
-function Boards({ report: { boards = [], switches = [] }, chosen, only, choose, open }) {
-  const selected = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
-  const rows = selected?.rows.filter(({ label }) => only?.lines.includes(label));
-  const board = only?.panel === 'board' && rows?.length ? { ...selected, rows } : selected;
-  return html`
-    <section class="sd-panel sd-exp-board" hidden=${!boards.length}>
-      <header>
-        <h2>Leaderboard</h2>
-        <div class="sd-cmp-choices">${switches.map(({ name, title, options }) =>
-          html`
-            <div class="sd-cmp-choice" role="group"
-              aria-label=${title}><span class="sd-sub">${title}</span>${buttons(
-                options.map(([value, words, meaning]) => ({
-                  words,
-                  title: meaning || null,
-                  pressed: chosen[name] === value,
-                  act: () => choose(name, value),
-                })),
-              )}</div>
-          `
-        )}</div>
-      </header>
-      <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="Leaderboard">${board &&
-        html`<${Board} board=${board} open=${open} />`}</div>
-    </section>
-  `;
-}
 
 /** A value, or a list of them, in the table. */
 const cell = (value) =>

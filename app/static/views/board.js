@@ -1,7 +1,11 @@
-// A table of methods with a bar for each speed-up; a bar opens its race.
+// A table of methods with a bar for each speed-up, which opens its race, and the switches of the table.
 
+import { buttons } from './explored.js';
 import { html } from './ui.js';
+import { isShown } from './figure.js';
 import { ratio } from '../state/format.js';
+/** @import { Part } from '../explore.js' */
+/** @import { Report } from '../state/events.d.ts' */
 
 /** @typedef {{mark: [string, string, string], label: string, words: string, value: number,
  *  low: number | null, high: number | null, said: string, race: string | null, busy: boolean,
@@ -41,7 +45,7 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
 }
 
 /** @param {{board: BoardData, open: ((race: string) => void) | null}} props */
-export function Board({ board: { title, columns, rows }, open }) {
+function Board({ board: { title, columns, rows }, open }) {
   const end = Math.ceil(Math.max(2, ...rows.map((row) => row.high ?? row.value)) * 2.1) / 2;
   return html`
     <table class="sd-cmp-table">
@@ -71,5 +75,36 @@ export function Board({ board: { title, columns, rows }, open }) {
         }</tr>`
       )}</tbody>
     </table>
+  `;
+}
+
+/** The board that the switches choose, and the switches.
+ *  @param {{report: Report, chosen: Record<string, string>, only: Part,
+ *  choose: (name: string, value: string) => void, open: ((race: string) => void) | null}} props */
+export function Boards({ report: { boards = [], switches = [] }, chosen, only, choose, open }) {
+  const selected = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
+  const rows = selected?.rows.filter(({ label }) => only?.lines.includes(label));
+  const board = only?.panel === 'board' && rows?.length ? { ...selected, rows } : selected;
+  return html`
+    <section class="sd-panel sd-exp-board" hidden=${!boards.length}>
+      <header>
+        <h2>Leaderboard</h2>
+        <div class="sd-cmp-choices">${switches.map(({ name, title, options }) =>
+          html`
+            <div class="sd-cmp-choice" role="group"
+              aria-label=${title}><span class="sd-sub">${title}</span>${buttons(
+                options.map(([value, words, meaning]) => ({
+                  words,
+                  title: meaning || null,
+                  pressed: chosen[name] === value,
+                  act: () => choose(name, value),
+                })),
+              )}</div>
+          `
+        )}</div>
+      </header>
+      <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="Leaderboard">${board &&
+        html`<${Board} board=${board} open=${open} />`}</div>
+    </section>
   `;
 }

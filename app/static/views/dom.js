@@ -15,23 +15,6 @@ export function attribute(element, name, value) {
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** In a grid with gaps, the element that an arrow, Home or End leads to; null if there is none.
- *  @param {(HTMLElement | null)[][]} rows */
-export function towards(rows, from, key) {
-  const y = rows.findIndex((row) => row.includes(from));
-  const row = rows[y] ?? [];
-  const x = row.indexOf(from);
-  const ways = {
-    Home: row,
-    End: row.slice().reverse(),
-    ArrowLeft: row.slice(0, x).reverse(),
-    ArrowRight: row.slice(x + 1),
-    ArrowUp: rows.slice(0, y).reverse().map((above) => above[x]),
-    ArrowDown: rows.slice(y + 1).map((below) => below[x]),
-  };
-  return ways[key]?.find(Boolean) ?? null;
-}
-
 /** Wait for a result. @template T @param {() => T} ready @param {number} [tries] 0.1 s each */
 export async function until(ready, tries = 80) {
   for (let i = 0; i < tries; i += 1) {

@@ -4,14 +4,14 @@ import { TEST_KINDS } from '../state/declared.js';
 import { Button, classes, Component, glossed, html } from './ui.js';
 import { again, inspected, isWalk, residual } from '../state/inspect.js';
 import { aside, story } from '../state/story.js';
-import { cell, quoted, ratio, short, SOURCES } from '../state/format.js';
+import { cell, ratio, short, SOURCES } from '../state/format.js';
 import { isGreedy, isVanilla } from '../state/lane.js';
+import { OTHERS, wordsOf } from '../state/narrate.js';
 import { piece } from '../state/detokenize.js';
 /** @import { Inspected, Place, Row } from '../state/inspect.js' */
 /** @import { Lane, PartialRound } from '../state/lane.js' */
 
 const DRAWS = 100;
-const OTHERS = 'all others';
 const HEADS = ['token', 'p, target', 'q, drafter'];
 
 /**
@@ -20,9 +20,6 @@ const HEADS = ['token', 'p, target', 'q, drafter'];
  * @property {string} who the label of its lane, if several lanes are on the screen
  * @property {() => void} close @property {(by: number) => void} [walk] to a neighbour
  */
-
-/** A token in a sentence. @param {Lane} lane */
-export const wordsOf = (lane) => (id) => id === null ? OTHERS : quoted(piece(lane, id));
 
 /** Whether a random draw decided the test. @param {Inspected} what */
 const isChance = ({ test, holds }, greedy) =>

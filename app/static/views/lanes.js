@@ -2,7 +2,8 @@
 // side by side, each with its text; more lanes are rows, and the text of the selected one is below.
 
 import { Text } from './text.js';
-import { classes, glossed, html, Link, useState, walk } from './ui.js';
+import { classes, glossed, html, Link, useState } from './ui.js';
+import { walk } from './keys.js';
 import { LEGEND, quotedTau, rate, ratio, seconds, settingsWords, times } from '../state/format.js';
 import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';

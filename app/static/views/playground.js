@@ -1,6 +1,6 @@
 // A test with three tokens, one of Explore's panels.
 
-import { acceptance, drawTokens, withProbability } from '../state/exploration.js';
+import { acceptance, drawTokens, withProbability } from '../state/draws.js';
 import { glossed, html, Slider } from './ui.js';
 import { Engines } from './engines.js';
 import { ratio } from '../state/format.js';

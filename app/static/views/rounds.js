@@ -1,6 +1,7 @@
 // One bar per round: how many drafted tokens were accepted. A bar jumps to its verdict.
 
-import { html, walk } from './ui.js';
+import { html } from './ui.js';
+import { walk } from './keys.js';
 /** @import { Round } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
 

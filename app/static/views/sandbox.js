@@ -3,16 +3,17 @@
 import { glossed, html, Select, Slider } from './ui.js';
 import {
   alphasOf,
-  bestGamma,
-  breakEven,
-  measuredBox,
+  hintWords,
+  presetsOf,
   readCurve,
+  resultWords,
   rising,
   sandbox,
-} from '../state/exploration.js';
-import { ratio, times } from '../state/format.js';
+} from '../state/sandbox.js';
+import { times } from '../state/format.js';
 import { trace } from '../state/formulas.js';
-/** @import { Answer, Sandbox as Box } from '../state/exploration.js' */
+/** @import { Answer } from '../state/exploration.js' */
+/** @import { Sandbox as Box } from '../state/sandbox.js' */
 
 /** @typedef {'alpha' | 'gamma' | 'draft' | 'passes' | 'count'} Dragged */
 /** @type {[Dragged, string, number, number, number, string][]} name, label, range, step, meaning */
@@ -41,15 +42,6 @@ const QUESTIONS = [
   'Make the drafter free. What speed-up does that give at α 0.5?',
   'Which is better at α 0.6: a window of 16, or a tree of 16?',
   'Give each position its own α. Which one counts most: the first, or the last?',
-];
-/** @type {[words: string, alpha: number, gamma: number, passes: number, draft: number,
- *  shape: Box['shape'], count?: number][]} drafters to begin with */
-const PRESETS = [
-  ['copies from the text, free', 0.4, 8, 0, 0, 'window'],
-  ['a small model, token by token', 0.7, 4, 4, 0.1, 'window'],
-  ['one layer, a tree', 0.75, 6, 6, 0.08, 'tree', 24],
-  ['block diffusion, one pass', 0.8, 8, 1, 0.3, 'window'],
-  ['masked diffusion, 8 steps', 0.85, 16, 8, 0.3, 'window'],
 ];
 const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
 const POSITIONS = [['', 'α: one for all'], ['each', 'α: one for each position']];
@@ -89,14 +81,9 @@ export class Sandbox {
     return rising(this.typed || this.answer?.facts.curve || [[1, 1], [32, 2]]);
   }
 
-  /** The sandbox's result. @param {Partial<Box>} [change] */
-  at(change = {}) {
-    return sandbox({ ...this.box, ...change }, this.used);
-  }
-
   /** Data to add to a figure, and the axis ranges it needs. */
   adds(key) {
-    const { cost, tau, speedup } = this.at();
+    const { cost, tau, speedup } = sandbox(this.box, this.used);
     if (key === 'passes' && this.typed) {
       const rows = this.typed.map(([size]) => size);
       const ms = this.typed.map(([, seconds]) => 1000 * seconds);
@@ -117,24 +104,9 @@ export class Sandbox {
     this.changed();
   }
 
-  /** The presets by their words: made up, and the measured methods.
-   *  @returns {Record<string, Partial<Box>>} */
-  get presets() {
-    const measured = (this.answer?.rows ?? []).flatMap((row) =>
-      typeof row.alpha === 'number' // null: nothing was tested
-        ? [[`${row.label}, measured ${times(row.speedup)}`, measuredBox(row)]]
-        : []
-    );
-    const madeUp = PRESETS.map(([words, alpha, gamma, passes, draft, shape, count]) => [
-      words,
-      { alpha, gamma, passes, draft, shape, ...(count && { count }) },
-    ]);
-    return Object.fromEntries([...madeUp, ...measured]);
-  }
-
   take(preset) {
     this.preset = preset;
-    this.set({ alphas: null, extra: 0, ...this.presets[preset] });
+    this.set({ alphas: null, extra: 0, ...presetsOf(this.answer)[preset] });
   }
 
   type(words) {
@@ -143,39 +115,8 @@ export class Sandbox {
     this.changed();
   }
 
-  /** Answers to the questions. */
-  get hints() {
-    const { box, used } = this;
-    const even = breakEven(box, used);
-    const [gamma, best] = bestGamma(box, used);
-    const speed = (/** @type {Partial<Box>} */ change) => `${ratio(this.at(change).speedup)}×`;
-    const raised = (place) =>
-      // if one position is accepted a little more often
-      ratio(
-        this.at({
-          alphas: alphasOf(box).map((alpha, j) => j === place ? Math.min(1, alpha + 0.05) : alpha),
-        }).tau,
-      );
-    return [
-      even === null
-        ? 'It never pays off at these costs.'
-        : `It pays off from ${box.alphas ? 'a common α of' : 'α ='} ${
-          ratio(Math.ceil(100 * even) / 100)
-        } up.`,
-      `The best γ is ${gamma}: ${ratio(best)}×.`,
-      `With a free drafter: ${speed({ draft: 0 })}.`,
-      `At ${box.alphas ? 'these α' : `α ${ratio(box.alpha)}`}, a window of 16: ${
-        speed({ shape: 'window', gamma: 16 })
-      }; a tree of 16: ${speed({ shape: 'tree', gamma: 16, count: 16 })}.`,
-      ...(box.alphas && box.shape === 'window'
-        ? [`With 0.05 added to α₁, τ is ${raised(0)}; to the last α, ${raised(box.gamma - 1)}.`]
-        : []),
-    ];
-  }
-
   view() {
-    const { box, answer } = this;
-    const { tau, cost, rows, speedup } = this.at();
+    const { box, answer, used } = this;
     const alphas = box.alphas ? alphasOf(box) : [];
     const hidden = { alpha: alphas.length > 0, count: box.shape === 'window' };
     const curve = /** @type {[number, number][]} */ (answer?.facts.curve ?? []);
@@ -185,11 +126,8 @@ export class Sandbox {
     const stops = /** @type {Set<string>} */ (new Set());
     const presets = [
       ['', 'begin with…'],
-      ...Object.keys(this.presets).map((words) => [words, words]),
+      ...Object.keys(presetsOf(answer)).map((words) => [words, words]),
     ];
-    const slower = speedup < 1 ? '— slower than vanilla' : '';
-    const tokens = `${ratio(tau)} tokens for ${ratio(cost)} bare vanilla passes`;
-    const result = `${tokens} (${rows} rows in the target’s): ${ratio(speedup)}× ${slower}`;
     const set = (j, now) => this.set({ alphas: alphas.map((old, i) => i === j ? now : old) });
     return html`
       <section class="sd-panel sd-exp-widget" aria-label="Sandbox">
@@ -231,13 +169,13 @@ export class Sandbox {
               <small role="status">${this.words && !readCurve(this.words) ? UNREAD : ''}</small>
             </div>
           <div>
-            <p class="sd-exp-result" aria-live="polite">${result}</p>
+            <p class="sd-exp-result" aria-live="polite">${resultWords(box, used)}</p>
             <ul class="sd-exp-questions-list">${QUESTIONS.map((words) =>
               html`<li>${glossed(words, stops)}</li>`
             )}</ul>
             <details>
               <summary>Answers for these sliders</summary>
-              <ul>${this.hints.map((words) => html`<li>${words}</li>`)}</ul>
+              <ul>${hintWords(box, used).map((words) => html`<li>${words}</li>`)}</ul>
             </details>
           </div>
         </div>

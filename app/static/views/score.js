@@ -1,10 +1,11 @@
 // The speed-up and its numbers, each with symbol and unit. Measured, unless labelled as predicted.
 
 import { classes, glossed, html, Link } from './ui.js';
-import { numbers, outcome, sameText, verdict, whySlow } from '../state/headline.js';
+import { numbers, outcome, sameText, verdict } from '../state/headline.js';
 import { speedUpSoFar } from '../state/metrics.js';
 import { times } from '../state/format.js';
 import { typicalWords } from '../state/predicted.js';
+import { whySlow } from '../state/slow.js';
 /** @import { Options } from '../app.js' */
 /** @import { Scene } from '../state/stage.js' */
 

@@ -1,6 +1,7 @@
 // The text of one lane: prompt, tokens, and the drafter's current guesses.
 
-import { ALONG, classes, html, View, walk } from './ui.js';
+import { ALONG, walk } from './keys.js';
+import { classes, html, View } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
 import { isMessage } from '../state/detokenize.js';
 import { isGreedy, isServed, isVanilla } from '../state/lane.js';

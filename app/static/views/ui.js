@@ -173,52 +173,6 @@ export class Dialog extends View {
   }
 }
 
-/** Keys that move along a row, and the number of steps. */
-export const ALONG = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
-
-/** Move the focus among elements that share one stop of the Tab key. @param {HTMLElement[]} all
- *  @param {Record<string, number>} [moves] key -> number of steps
- *  @returns {number} the index of the focused one, or −1 if no key matched */
-export function walk(event, all, moves = ALONG) {
-  const focused = all.findIndex((element) => element === document.activeElement);
-  if (focused < 0 || !Object.hasOwn(moves, event.key)) return -1;
-  event.preventDefault();
-  const to = Math.max(0, Math.min(all.length - 1, focused + moves[event.key]));
-  all[to].focus();
-  return to;
-}
-
-/** Whether a key may be a shortcut: it comes alone, and not from an element in which people write.
- *  @param {KeyboardEvent} event @param {boolean} [anywhere] also from such an element */
-export const isFree = ({ target, ctrlKey, metaKey, altKey }, anywhere = false) =>
-  !ctrlKey && !metaKey && !altKey && target instanceof Element &&
-  (anywhere ||
-    !target.closest(
-      'textarea, select, [contenteditable], input:not([type=range], [type=checkbox])',
-    ));
-
-let arrows = false; // whether the listener is installed
-
-/** Let the arrow keys open the tabs, and Tab close Gradio's lists, which reopen if they see it. */
-export function arrowTabs() {
-  if (arrows) return;
-  arrows = true;
-  document.addEventListener('keydown', (event) => {
-    const combobox = /** @type {Element} */ (event.target).getAttribute?.('role') === 'combobox';
-    if (combobox && event.key === 'Tab') event.stopPropagation();
-  }, true);
-  document.addEventListener('keydown', (event) => {
-    const { target } = event;
-    const list = target instanceof Element
-      ? target.closest('[role=tablist]:not([aria-orientation=vertical])')
-      : null;
-    const tabs = /** @type {HTMLElement[]} */ ([...(list?.querySelectorAll('[role=tab]') ?? [])])
-      .filter((tab) => tab.offsetParent);
-    const to = walk(event, tabs);
-    if (to >= 0) tabs[to].click();
-  });
-}
-
 const PATHS = {
   play: 'M5 3.2v9.6c0 .6.7 1 1.2.6l7-4.8c.4-.3.4-.9 0-1.2l-7-4.8C5.7 2.3 5 2.6 5 3.2z',
   pause: 'M4.5 3h2v10h-2zM9.5 3h2v10h-2z',

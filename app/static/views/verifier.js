@@ -1,9 +1,10 @@
 // The visitor as the verifier: judges drafted tokens before the target's numbers are shown.
 
-import { Bars, wordsOf } from './inspector.js';
+import { Bars } from './inspector.js';
 import { Button, glossed, html, Link, View } from './ui.js';
 import { cell } from '../state/format.js';
 import { piece } from '../state/detokenize.js';
+import { wordsOf } from '../state/narrate.js';
 /** @import { Study } from '../study.js' */
 /** @import { Verifier } from '../state/verifier.js' */
 

@@ -1,33 +1,17 @@
-// The draft window: rows are denoising steps, columns are positions; below them the acceptance
-// tests. DOM, no canvas, so that every number can be hovered and read aloud.
+// The panel of the draft window: its phases and rounds, the table, and what is looked at closely.
 
-import { classes, Component, html, Link, View } from './ui.js';
-import { Inspector, wordsOf } from './inspector.js';
-import { Judge } from './verifier.js';
-import { Rounds } from './rounds.js';
-import { towards } from './dom.js';
-import { cell, milliseconds, narrate } from '../state/format.js';
+import { classes, Component, html, Link } from './ui.js';
+import { columnOf, countOf, isNoted, MOST_ROWS, mostRows, noteOf, unitOf } from '../state/grid.js';
+import { Grid } from './grid.js';
+import { Inspector } from './inspector.js';
 import { isJudged } from '../state/verifier.js';
-import { isGreedy, isServed, isVanilla } from '../state/lane.js';
-import { whyNothing } from '../state/story.js';
-import { piece } from '../state/detokenize.js';
-import {
-  columnOf,
-  countOf,
-  EXTRA,
-  gridOf,
-  isNoted,
-  MOST_ROWS,
-  mostRows,
-  noteOf,
-  placeAt,
-  unitOf,
-  verdictsOf,
-} from '../state/grid.js';
-/** @import { Study } from '../study.js' */
-/** @import { Lane, PartialRound } from '../state/lane.js' */
+import { Judge } from './verifier.js';
+import { milliseconds } from '../state/format.js';
+import { Rounds } from './rounds.js';
+import { sentenceOf } from '../state/narrate.js';
+/** @import { PartialRound } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
-/** @import { Cell, Verdict } from '../state/grid.js' */
+/** @import { Study } from '../study.js' */
 
 const PHASES = {
   draft: 'The drafter fills the window of masks, one pass of its network per denoising step. ' +
@@ -39,14 +23,6 @@ const PHASES = {
   commit: 'Accepted tokens and the target’s own join the text; everything after the first ' +
     'rejection is discarded.',
 };
-const ACCEPT =
-  'One test per drafted token. The bar is the acceptance probability, the line is the draw u. ' +
-  'A line inside the bar accepts the token.';
-const AGREE =
-  'One test per drafted token. At temperature 0 the target has one token at each position: a ' +
-  'drafted token is accepted if it is the same.';
-const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';
-const SERVED = 'Attached servers don’t report drafts; only tokens and arrival times are known.';
 const FOLDED =
   'Shows the first branch, the branches on the target’s path, the draft that it chose, and ' +
   'the longest branches.';
@@ -54,23 +30,6 @@ const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known
   'sd-mask',
   'mask or cut',
 ]];
-
-/** A sentence on the window, or on why there is none. @param {Scene} scene */
-export function sentenceOf({ names, lanes, selected, lane, state, shown, view, absent }) {
-  if (!names.length) return '';
-  if (isVanilla(lanes[selected ?? ''])) return NO_DRAFT;
-  if (!lane?.header || !state) {
-    return lane?.failed ? `This lane has no window: ${lane.failed.message}` : absent;
-  }
-  if (isServed(lane)) return SERVED;
-  const round = shown.older ? state.window : view;
-  const greedy = isGreedy(lane);
-  return [
-    narrate(round, (id) => piece(lane, id), greedy),
-    whyNothing(round, greedy, wordsOf(lane)),
-    shown.older,
-  ].filter(Boolean).join(' ');
-}
 
 /** @param {{round: PartialRound | null, phase: string}} props `round` null: there are no times */
 const Phases = ({ round, phase }) => {
@@ -85,152 +44,6 @@ const Phases = ({ round, phase }) => {
   });
   return html`<ol class="sd-phases" aria-label="Phases of a round">${items}</ol>`;
 };
-
-/** One acceptance test.
- *  @param {{verdict: Verdict, outcome: boolean, pinned: boolean, attributes: object}} props
- *  `outcome`: the target’s own token */
-const Test = ({ verdict, outcome, pinned, attributes }) => {
-  const { kind, title, mark = '', words = '', height = 0, draw = null, figures = '' } = verdict;
-  const names = classes(`sd-v sd-v-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
-  return html`
-    <div class=${names} role="cell" title=${title} ...${attributes}>
-        <span class="sd-bar-track" aria-hidden="true">
-          <i class="sd-bar-fill" style="transform: scaleY(${height})"></i>
-          ${draw !== null &&
-            html`<u class="sd-bar-tick" style="bottom: ${(100 * draw).toFixed(2)}%"></u>`}</span>
-        <span class="sd-verdict"><span class="sd-glyph">${mark}</span>
-          <span class="sd-word">${words}</span></span>
-        <span class="sd-probs">${figures}</span></div>
-  `;
-};
-
-/** The table of a round.
- *  @extends {View<{lane: Lane, round: PartialRound, moment: string, all: boolean, pinned: string,
- *  pin: Study['pin']}, {stop: string}>} */
-class Grid extends View {
-  /** @override */ state = { stop: '' }; // the cell at which the Tab key stops
-
-  /** @override */ keys = ['moment', 'all', 'pinned', 'lane'];
-
-  /** If there is no room for all positions, scroll to the one where something happens. @override */
-  drawn() {
-    const { base, props: { round } } = this;
-    base.dataset.narrow = String(base.scrollWidth > base.clientWidth + 1);
-    if (base.dataset.narrow === 'false') return;
-    const revealed = round.tree ? [] : round.passes.at(-1)?.revealed ?? [];
-    const position = round.judged < Infinity
-      ? round.judged
-      : round.verified
-      ? round.verified.accepted
-      : revealed.length
-      ? Math.min(...revealed)
-      : 0;
-    const tests = /** @type {NodeListOf<HTMLElement>} */ (base.querySelectorAll('.sd-v'));
-    const target = tests[Math.max(0, Math.min(position, tests.length - 2))];
-    base.scrollLeft = Math.max(0, target.offsetLeft - base.clientWidth * 0.6);
-  }
-
-  /** The cells that the arrow keys move between: a tree's nodes, and below them the tests. */
-  get stops() {
-    const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
-      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((element) =>
-        element.dataset.stop ? element : null
-      )
-    );
-    return rows.filter((row) => row.some(Boolean));
-  }
-
-  /** @param {EventTarget | null} target a cell of the table */
-  choose(target) {
-    const found = target instanceof Element ? target.closest('.sd-c, .sd-v') : null;
-    if (!(found instanceof HTMLElement)) return;
-    const { round, lane, pin } = this.props;
-    const [kind, number] = [found.dataset.stop?.[0] ?? '', Number(found.dataset.stop?.slice(1))];
-    const place = kind === 'n'
-      ? { node: number }
-      : kind === 't'
-      ? placeAt(round, number)
-      : round.tree
-      ? null
-      : Number(found.dataset.position);
-    if (place === null) return;
-    this.setState({ stop: found.dataset.stop || `t${place}` });
-    pin(lane, round, place);
-  }
-
-  keyed(event) {
-    const { stops } = this;
-    const focused = stops.flat().find((stop) => stop !== null && stop === event.target) ?? null;
-    const to = focused && towards(stops, focused, event.key);
-    if (focused && event.key === 'Enter') this.choose(focused);
-    else if (!to) return;
-    else {
-      to.focus();
-      this.setState({ stop: to.dataset.stop ?? '' });
-    }
-    event.preventDefault();
-  }
-
-  /** @param {Grid['props']} props @param {{stop: string}} state @override */
-  render({ lane, round, all, pinned }, { stop }) {
-    const { size } = round;
-    const greedy = isGreedy(lane);
-    const rows = gridOf(round, lane, all ? Infinity : MOST_ROWS);
-    const verdicts = verdictsOf(round, lane);
-    const nodes = rows.flatMap(({ cells }) =>
-      cells.flatMap(({ node }) => node === undefined ? [] : [`n${node}`])
-    );
-    const stops = [...nodes, ...verdicts.map((_, i) => `t${i}`)];
-    const tabStop = stops.includes(stop) ? stop : stops[0];
-    const anchor = piece(lane, round.anchor);
-    const at = (name) => ({ 'data-stop': name, tabindex: name === tabStop ? 0 : -1 });
-    const step = (/** @type {Cell} */ { kind, words, title, heat = 0, node }, i) => {
-      const attributes = node === undefined ? {} : at(`n${node}`);
-      return html`
-        <div class=${classes('sd-c', kind, pinned === `n${node}` && 'sd-pinned')} role="cell"
-          title=${title} data-heat=${heat} data-position=${i} ...${attributes}>${words}</div>
-      `;
-    };
-    const test = (verdict, i) => {
-      const [outcome, attributes] = [i === size, at(`t${i}`)];
-      return html`<${Test} ...${{ verdict, outcome, pinned: pinned === `t${i}`, attributes }} />`;
-    };
-    const spoken = `anchor: the last committed token, ${JSON.stringify(anchor)}`;
-    const [asks, how] = greedy ? ['agree?', AGREE] : ['accept?', ACCEPT];
-    const tall = String(rows.length > MOST_ROWS);
-    const style = { '--columns': size, '--rows': all ? 0 : Math.min(mostRows(lane), MOST_ROWS) };
-    return html`
-      <div class="sd-gridwrap" data-tall=${tall} tabindex="0" role="region"
-        aria-label="Draft window, scrollable">
-        <div class="sd-grid" role="table"
-          aria-label="Denoising steps by position, then the acceptance tests" style=${style}
-          onclick=${(event) => this.choose(event.target)} onkeydown=${(event) => this.keyed(event)}>
-          <div class="sd-row sd-head" role="row">
-                <div class="sd-label" role="columnheader">anchor</div>
-                <div class="sd-anchor" role="cell" title=${spoken}>${cell(anchor)}</div>
-                ${verdicts.map((_, i) =>
-                  i < size ? html`<div class="sd-col" role="columnheader">${i + 1}</div>` : html`
-                    <div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>
-                  `
-                )}
-              </div>
-          <div class="sd-steps" role="rowgroup">${rows.map(({ label, title, chosen, cells }) =>
-            html`
-              <div class="sd-row" role="row">
-                <div class=${classes('sd-label', chosen && 'sd-chosen')} role="rowheader"
-                  title=${title}>${label}</div><div class="sd-blank" role="cell"></div>
-                ${cells.map(step)}
-                <div class="sd-blank sd-outcome" role="cell"></div></div>
-            `
-          )}</div>
-          <div class="sd-row sd-tests" role="row">
-            <div class="sd-label" role="rowheader" title=${how}>${asks}</div>
-            <div class="sd-blank" role="cell"></div>${verdicts.map(test)}</div>
-        </div>
-      </div>
-    `;
-  }
-}
 
 /** @typedef {object} Props
  * @property {Scene} scene @property {string} prefix of ids @property {(round: number) => void} jump

@@ -1,0 +1,147 @@
+// Guides through the page step by step: which step is shown, what it points at, and the answers. The
+// lessons of the Learn tab use it. A question must be answered before the next step. In a
+// presentation, explanations and verdicts are hidden until they are revealed (presenter.js).
+
+import { Card } from './views/guide.js';
+import { html, render } from './views/ui.js';
+import { make } from './views/dom.js';
+/** @import { Child } from './vendor/preact.d.ts' */
+/** @import { Step } from './views/guide.js' */
+
+/** @type {Guide | null} the last that started: it ends before another one starts */
+let current = null;
+
+export class Guide {
+  /** @param {(onward: boolean) => void} ended called with whether to go on to the next lesson
+   *  @param {(at: number, option: number) => void} [answered]
+   *  @param {(at: number) => void} [moved] called when a step is shown */
+  constructor(ended, answered = () => {}, moved = () => {}) {
+    this.ended = ended;
+    this.answered = answered;
+    this.moved = moved;
+    this.onward = ''; // the last button's label if something follows
+    /** @type {Step[]} */
+    this.steps = [];
+    this.at = -1; // the step; −1: closed
+    /** @type {Record<number, number | undefined>} the option chosen at each step; −1: skipped */
+    this.chosen = {};
+    this.room = false; // whether it is shown to a room
+    this.led = false; // whether a projector decides which step it shows, and when to reveal it
+    this.once = false; // whether an answer cannot be changed
+    this.note = ''; // why the room that this page joined didn't count an answer
+    this.about = () => /** @type {Child} */ (null); // the room, above the step
+    this.open = true; // whether the step hides nothing
+    /** @type {number[] | null} votes of the room for each option */
+    this.votes = null;
+    this.present = 0; // pages in the room
+    /** @type {Element | null} the element that it points at */
+    this.spot = null;
+    const shape = { className: 'sd sd-guide', role: 'dialog', tabIndex: -1, hidden: true };
+    this.card = make('div', shape, document.body);
+    document.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape' && this.at >= 0 && !this.room) this.end();
+    });
+    document.addEventListener('focusin', ({ target }) => { // traps the focus
+      if (
+        this.at < 0 || this.room || !(target instanceof Element) || target.closest('dialog[open]')
+      ) return;
+      if (!this.card.contains(target) && !this.spot?.contains(target)) {
+        this.card.focus({ preventScroll: true });
+      }
+    });
+  }
+
+  /** @param {Step[]} steps @param {number} [at] the first step to show
+   *  @param {Record<number, number | undefined>} [chosen] */
+  start(name, steps, at = 0, chosen = {}) {
+    if (current !== this && current && current.at >= 0) current.end();
+    current = this;
+    Object.assign(this, { steps, chosen });
+    this.card.setAttribute('aria-label', name);
+    return this.go(at);
+  }
+
+  async go(at) {
+    this.point(null);
+    if (at < 0 || at >= this.steps.length) {
+      this.end(at >= 0 && Boolean(this.onward));
+      return;
+    }
+    Object.assign(this, { at, open: !this.room && !this.led, votes: null });
+    this.card.hidden = false;
+    this.draw();
+    const next = /** @type {HTMLButtonElement | null} */ (
+      this.card.querySelector('.sd-guide-next:enabled')
+    );
+    ((!this.room && next) || this.card).focus({ preventScroll: true });
+    const target = (await this.steps[at].show?.()) ?? null;
+    if (this.at !== at) return;
+    this.point(target);
+    this.look();
+    this.moved(at);
+  }
+
+  /** Scroll the element that the step points at into the space above the card. */
+  look() {
+    const { spot, card } = this;
+    if (!spot) return;
+    const { top } = card.getBoundingClientRect();
+    const { style } = document.documentElement;
+    style.scrollPaddingBottom = `${Math.max(0, window.innerHeight - top + 8)}px`;
+    spot.scrollIntoView({ block: spot.getBoundingClientRect().height < top ? 'center' : 'start' });
+    style.scrollPaddingBottom = '';
+  }
+
+  /** Draw the step, without what is still hidden. */
+  draw() {
+    if (this.at >= 0) render(html`<${Card} guide=${this} act=${this} />`, this.card);
+  }
+
+  /** Leave the question unanswered. */
+  skip() {
+    this.chosen[this.at] = -1;
+    this.answered(this.at, -1);
+    this.go(this.at + 1);
+  }
+
+  /** Whether the answer to the step's question cannot be changed. */
+  get fixed() {
+    return this.once && this.chosen[this.at] !== undefined && !this.note;
+  }
+
+  /** Answer the step's question. @param {number} option */
+  choose(option) {
+    if (this.fixed) return;
+    this.chosen[this.at] = option;
+    this.answered(this.at, option);
+    this.draw();
+  }
+
+  /** Whether the step hides something. */
+  get hides() {
+    const { instead, extra, options = [] } = this.steps[this.at] ?? {};
+    const judged = options.some(({ right }) => right !== undefined);
+    return !this.open && Boolean(instead || extra?.() || this.votes?.length || judged);
+  }
+
+  /** @param {boolean} [open] or hide it again */
+  reveal(open = true) {
+    this.open = open;
+    this.draw();
+  }
+
+  /** Dim the page except one element. */
+  point(target) {
+    this.spot?.classList.remove('sd-guide-here');
+    document.body.classList.toggle('sd-guided', Boolean(target));
+    target?.classList.add('sd-guide-here');
+    this.spot = target;
+  }
+
+  end(onward = false) {
+    this.at = -1;
+    this.card.hidden = true;
+    this.point(null);
+    this.ended(onward);
+  }
+}
