@@ -50,6 +50,12 @@ class Node {
   querySelectorAll() {
     return [];
   }
+  showModal() {
+    this.open = true;
+  }
+  close() {
+    this.open = false;
+  }
   /** All elements of a kind, with these words if given. */
   all(name, words = '') {
     return this.childNodes.flatMap((child) => [
