@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { make } from './fixture.mjs';
-import { besides, columnOf, gridOf, placeAt, verdictsOf } from '../../app/static/state/grid.js';
+import { besides, gridOf, placeAt, stopAt, verdictsOf } from '../../app/static/state/grid.js';
 import { inspected } from '../../app/static/state/inspect.js';
 import { buildLane, stateAt } from '../../app/static/state/lane.js';
 import { aside, story, whyNothing } from '../../app/static/state/story.js';
@@ -45,7 +45,7 @@ test('a bonus token has the last column, and the places beside a place end with 
   const tests = [make.test(0, 1, true), make.test(1, 2, true)];
   const passes = [make.step([1, 2, 3], [0, 1, 2])];
   const { round } = drawn(make.round([1, 2], tests, [1, 2, 4], { passes }));
-  assert.deepEqual([columnOf(round, 1), columnOf(round, 2)], [1, 3]);
+  assert.deepEqual([stopAt(round, 1), stopAt(round, 2)], ['t1', 't3']);
   assert.deepEqual([placeAt(round, 1), placeAt(round, 3)], [1, 2]);
   assert.deepEqual(
     [besides(round, 0, -1), besides(round, 0, 1), besides(round, 2, 1)],

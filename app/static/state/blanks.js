@@ -13,6 +13,7 @@ import { piece } from './detokenize.js';
  *  others: string[]}} Tile `heat`: the drafter's confidence, 0 to 5; `others`: the tokens that it
  *  found probable, with their probabilities */
 
+export const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
 /** What a denoising step fills, by reveal order; in all others, what the drafter is surest of.
  *  @type {Record<string, string>} */
 const REVEALED = { left_to_right: 'the next blanks from the left', random: 'blanks at random' };
@@ -35,7 +36,7 @@ const othersOf = (lane, candidates) =>
 
 /** The ids that a window shows, by position: of a tree, its first branch, or the accepted one.
  *  @param {PartialRound} round @returns {(number | null)[]} */
-function idsOf({ tree, draft, passes, verified, size }) {
+export function idsOf({ tree, draft, passes, verified, size }) {
   if (tree && draft) {
     const path = verified?.path ?? [];
     const line = draft.ids.flatMap((id, node) =>
@@ -49,10 +50,10 @@ function idsOf({ tree, draft, passes, verified, size }) {
 
 const SHOWN = 120; // characters of the text before the blanks
 
-/** The end of a text, in one line. @param {string} text */
-export function tailOf(text) {
+/** The end of a text, in one line. @param {string} text @param {number} [most] characters */
+export function tailOf(text, most = SHOWN) {
   const line = text.replace(/\s+/g, ' ');
-  return line.length > SHOWN ? `…${line.slice(-SHOWN).replace(/^\S*/, '')}` : line;
+  return line.length > most ? `…${line.slice(-most).replace(/^\S*/, '')}` : line;
 }
 
 /** The tiles of a round. @param {Lane} lane @param {PartialRound} round
@@ -69,13 +70,8 @@ export function tilesOf(lane, round, checked = Infinity) {
     const cut = verified && !test && checked > tests.size && position >= verified.accepted;
     const shown = test?.accepted ? 'right' : test ? 'wrong' : cut ? 'cut' : '';
     const drafted = id === null ? 'blank' : pass === last && !draft ? 'fresh' : 'known';
-    return tileOf(
-      lane,
-      /** @type {Kind} */ (shown || drafted),
-      id,
-      heat,
-      pass?.candidates[position],
-    );
+    const kind = /** @type {Kind} */ (shown || drafted);
+    return tileOf(lane, kind, id, heat, pass?.candidates[position]);
   });
   if (!verified || !extra || checked <= tests.size) return tiles;
   const own = tileOf(lane, 'own', verified.extra, 0, round.scored?.candidates[verified.accepted]);

@@ -128,21 +128,12 @@ export const FINDINGS = {
           `of ${plural(tested, 'tested token')} α = ${percent(accepted)} were accepted.`,
   },
   guesses: {
-    run: (
-      {
-        config: { num_drafts: drafts, selection, temperature },
-        kinds,
-        tested,
-        odds,
-        alpha: accepted,
-        tau: perRound,
-      },
-    ) =>
-      drafts > 1 && selection === 'self' && kinds.join() === 'delta'
-        ? `at temperature ${temperature} each draft was the best of K = ${drafts}, and all ` +
-          `${plural(tested, 'test')} treated it as a point mass: accept with probability p, ` +
-          `${percent(odds, 0)} on average. α = ${percent(accepted)} were accepted, τ = ` +
-          `${ratio(perRound)}.`
+    run: ({ config, kinds, tested, odds, alpha: accepted, tau: perRound }) =>
+      config.num_drafts > 1 && config.selection === 'self' && kinds.join() === 'delta'
+        ? `at temperature ${config.temperature} each draft was the best of K = ` +
+          `${config.num_drafts}, and all ${plural(tested, 'test')} treated it as a point mass: ` +
+          `accept with probability p, ${percent(odds, 0)} on average. α = ${percent(accepted)} ` +
+          `were accepted, τ = ${ratio(perRound)}.`
         : '',
   },
   lossless: {

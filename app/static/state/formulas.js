@@ -36,6 +36,9 @@ export const trace = (name, x, y, colour, look = {}) => {
 const largest = (all, value) =>
   all.reduce((best, item) => value(item) > value(best) ? item : best, all[0]);
 
+/** A field of rows. @param {Record<string, any>[]} rows */
+const column = (rows, field) => rows.map((row) => row[field]);
+
 /** The row of a figure's race. @param {Answer} answer @param {Figure} figure */
 const rowOf = ({ rows }, { race }) => /** @type {any} */ (rows.find((row) => row.race === race));
 
@@ -71,30 +74,20 @@ function block(answer, figure, { gamma }, lane) {
   );
   const [now, best, last] = [at(gamma), largest(grid, ({ gain }) => gain), grid[grid.length - 1]];
   const sizes = grid.map(({ size }) => size);
-  const right = { yaxis: 'y2' };
   const round = lane && blockOf(lane, raceRow.gamma);
   const accepted = Math.min(round?.verified?.accepted ?? 0, gamma);
   const kinds = Array(accepted).fill('accepted').concat(accepted < gamma ? ['rejected'] : []);
-  const tried = measured.map((row) => row.gamma);
-  const column = (/** @type {string} */ field) => measured.map((row) => row[field]);
+  const tried = column(measured, 'gamma');
+  const speed = (name, x, y, look) => trace(name, x, y, '@lane-2', { ...look, yaxis: 'y2' });
+  const star = { mark: 'star', showlegend: false };
   return {
     data: [
       trace('τ, predicted', sizes, grid.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
-      trace('speed-up, predicted', sizes, grid.map(({ gain }) => gain), '@lane-2', {
-        dash: 'dash',
-        ...right,
-      }),
-      trace('τ, measured', tried, column('tau'), '@draft', { mark: 'circle-open' }),
-      trace('speed-up, measured', tried, column('speedup'), '@lane-2', {
-        mark: 'square-open',
-        ...right,
-      }),
-      trace('this γ', [gamma], [now.tau], '@draft', { mark: 'star', showlegend: false }),
-      trace('this γ', [gamma], [now.gain], '@lane-2', {
-        mark: 'star',
-        showlegend: false,
-        ...right,
-      }),
+      speed('speed-up, predicted', sizes, grid.map(({ gain }) => gain), { dash: 'dash' }),
+      trace('τ, measured', tried, column(measured, 'tau'), '@draft', { mark: 'circle-open' }),
+      speed('speed-up, measured', tried, column(measured, 'speedup'), { mark: 'square-open' }),
+      trace('this γ', [gamma], [now.tau], '@draft', star),
+      speed('this γ', [gamma], [now.gain], star),
     ],
     words: [
       `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${times(now.gain)}.`,
@@ -162,25 +155,14 @@ function serving(answer, figure, { people }) {
     if (!last) return `γ ${gamma} never pays`;
     return `γ ${gamma} stops paying ${last > stop ? `between ${stop} and ${last}` : `at ${stop}`}`;
   });
+  const line = (gamma, counts, look) => {
+    const speeds = counts.map((count) => speed(gamma, count));
+    return trace(`γ ${gamma}`, counts, speeds, `@lane-${gammas.indexOf(gamma) + 1}`, look);
+  };
   return {
     data: [
-      ...gammas.map((gamma, i) => {
-        const counts = range(1, most(gamma));
-        return trace(
-          `γ ${gamma}`,
-          counts,
-          counts.map((count) => speed(gamma, count)),
-          `@lane-${i + 1}`,
-          { dash: dashes[i] },
-        );
-      }),
-      ...feasible.map((gamma) => {
-        const i = gammas.indexOf(gamma);
-        return trace(`γ ${gamma}`, [people], [speed(gamma, people)], `@lane-${i + 1}`, {
-          mark: looks[i],
-          showlegend: false,
-        });
-      }),
+      ...gammas.map((gamma, i) => line(gamma, range(1, most(gamma)), { dash: dashes[i] })),
+      ...feasible.map((gamma, i) => line(gamma, [people], { mark: looks[i], showlegend: false })),
       ...['EAGLE-3', 'EAGLE'].map((name, i) =>
         trace(`${name} on an H100`, PUBLISHED.people, PUBLISHED[name], '@muted', {
           dash: ['12px,3px', '2px,7px'][i],
@@ -236,15 +218,17 @@ function matched(answer, figure, { target, drafter }) {
   const now = alpha(drafter);
   return {
     data: [
-      trace('α, computed', all.map(({ degree }) => degree), all.map((one) => one.alpha), '@draft', {
+      trace('α, computed', column(all, 'degree'), column(all, 'alpha'), '@draft', {
         dash: 'solid',
       }),
       trace(
         'α, measured',
-        measured.map((row) => row.draft_temperature),
-        measured.map((row) => row.alpha),
+        column(measured, 'draft_temperature'),
+        column(measured, 'alpha'),
         '@draft',
-        { mark: 'circle-open' },
+        {
+          mark: 'circle-open',
+        },
       ),
       trace('these sliders', [drafter], [now], '@lane-2', { mark: 'diamond' }),
       trace('matched', [best.degree], [best.alpha], '@lane-2', { mark: 'star' }),

@@ -163,11 +163,8 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
 export function verdictsOf(round, lane) {
   const tests = decisive(round.verified ? round.verified.tests : []);
   const greedy = isGreedy(lane);
-  const verdicts = Array.from(
-    { length: round.size },
-    (_, position) => verdictOf(round, lane, position, tests.get(position), greedy),
-  );
-  return [...verdicts, extraOf(round, lane)];
+  const at = (_, position) => verdictOf(round, lane, position, tests.get(position), greedy);
+  return [...Array.from({ length: round.size }, at), extraOf(round, lane)];
 }
 
 /** @param {PartialRound} round @param {Lane} lane */
@@ -183,13 +180,8 @@ function extraOf({ verified, extra, judged }, lane) {
 }
 
 /** @param {PartialRound} round @param {Lane} lane @param {Test | undefined} test that decided it */
-function verdictOf(
-  { verified, scored, size, drafted, tree, judged },
-  lane,
-  position,
-  test,
-  greedy,
-) {
+function verdictOf(round, lane, position, test, greedy) {
+  const { verified, scored, size, drafted, tree, judged } = round;
   if (!verified || position >= judged) {
     if (!scored || position >= drafted || tree) return { kind: 'none', title: 'not scored yet' };
     const p = scored.p[position];
@@ -255,9 +247,12 @@ export const isNoted = (lane) =>
     decided || (verified && (verified.fallback || verified.scores.length || !verified.lossless))
   );
 
-/** The column of a place of a round: a bonus token has the last one. @param {PartialRound} round */
-export const columnOf = ({ verified, size }, place) =>
-  verified?.source === 'bonus' && place === verified.accepted ? size : place;
+/** The cell of a place of a round: a node's, or that of a column's test; a bonus token has the last
+ *  column. @param {PartialRound} round @param {Place} place */
+export function stopAt({ verified, size }, place) {
+  if (typeof place !== 'number') return `n${place.node}`;
+  return `t${verified?.source === 'bonus' && place === verified.accepted ? size : place}`;
+}
 
 /** The place that a column of the tests shows; null if it shows none.
  *  @param {PartialRound} round */

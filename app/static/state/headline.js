@@ -84,14 +84,8 @@ export function verdict({ drafted, vanilla }, doubt, claims) {
  * @param {string} absent what is said of a drafted lane without events
  * @returns {[number: string, words: string, slower?: boolean]}
  */
-export function outcome(
-  { drafted, vanilla },
-  clocks,
-  { final, trusted },
-  baseline,
-  source,
-  absent,
-) {
+export function outcome({ drafted, vanilla }, clocks, race, baseline, source, absent) {
+  const { final, trusted } = race;
   if (baseline && !vanilla?.texts.length) return [dash, 'nothing was measured'];
   if (baseline) {
     return [

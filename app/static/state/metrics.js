@@ -62,9 +62,8 @@ export function waiting(lane) {
 export function predicted(drafted, vanilla) {
   if (!drafted || !vanilla || !drafted.finished || !vanilla.finished) return null;
   const [by, base] = [drafted.finished.seconds_by, vanilla.finished.seconds_by];
-  const state = stateAt(drafted, drafted.events.length);
-  const calls = stateAt(vanilla, vanilla.events.length).sums.calls;
-  const { sums } = state;
+  const { sums } = stateAt(drafted, Infinity);
+  const { target: calls } = passesOf(vanilla);
   if (!sums.rounds || !sums.nfe || !sums.calls || !calls || !base.score || !by.draft || !by.score) {
     return null;
   }

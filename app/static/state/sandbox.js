@@ -82,7 +82,7 @@ export function rising(curve) {
 
 /** The sandbox of a measured method: with its own tokens per round and its own cost of drafting. A
  *  tree's α is already "some child was accepted", and rounds without a draft lower the first α.
- *  @param {Record<string, any>} row @returns {Sandbox} */
+ *  @param {Record<string, any>} row @returns {Omit<Sandbox, 'count'>} */
 export function measuredBox(
   { alpha, alpha_at: each, tau, gamma, tree_nodes: nodes, num_drafts: drafts, draft_cost: draft },
 ) {
@@ -91,16 +91,7 @@ export function measuredBox(
   alphas[0] = Math.min(1, (tau - 1) / later);
   const rows = nodes || gamma * drafts;
   const extra = Math.max(0, rows - alphas.length);
-  return {
-    alpha,
-    alphas,
-    gamma: alphas.length,
-    passes: 1,
-    draft,
-    shape: 'window',
-    count: 1,
-    extra,
-  };
+  return { alpha, alphas, gamma: alphas.length, passes: 1, draft, shape: 'window', extra };
 }
 
 /** `1 4.8, 17 7.0` (rows, milliseconds) -> rows and seconds, sorted; null if malformed. */

@@ -29,20 +29,14 @@ export function trackOf(lane, start = 1) {
   }));
 }
 
+/** A token that the visitor chose. */
+const FORCED = { kind: 'forced', round: -1, begins: true, rejected: null, differs: true };
+
 /** The cells of each run, and a branch's chosen token. @param {Record<string, Lane>} lanes
  *  @param {Pick<Answer, 'facts'>} answer */
 export function tracksOf(lanes, { facts: { branch } }) {
   const forced = branch && branch.take >= 0
-    ? [{
-      position: branch.position,
-      id: branch.take,
-      text: branch.token,
-      kind: 'forced',
-      round: -1,
-      begins: true,
-      rejected: null,
-      differs: true,
-    }]
+    ? [{ ...FORCED, position: branch.position, id: branch.take, text: branch.token }]
     : [];
   return Object.fromEntries(
     Object.entries(lanes).map(([name, lane]) => [

@@ -6,6 +6,7 @@ import { decisive, isGreedy, isOver, stateAt } from './lane.js';
 import { inspected, isWalk } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
+import { tailOf } from './blanks.js';
 /** @import { Lane, Round, PartialRound } from './lane.js' */
 /** @import { Word } from './story.js' */
 
@@ -80,8 +81,7 @@ export class Verifier {
   get before() {
     const { lane, state: { tokens: { length: first } } } = this;
     const text = lane.texts.slice(0, first + this.test.position).join('');
-    const context = `${lane.header?.prompt ?? ''}\n${text}`.replace(/\s+/g, ' ');
-    return context.length > CONTEXT ? context.slice(-CONTEXT).replace(/^\S*/, '…') : context;
+    return tailOf(`${lane.header?.prompt ?? ''}\n${text}`, CONTEXT);
   }
 
   /** The round with the visitor's judgements so far, without later results. */

@@ -2,7 +2,7 @@
 // become text. Between two runs it holds the staged round still.
 
 import { classes, glossed, html, Link, useState } from './ui.js';
-import { captionOf, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
+import { captionOf, LEAD, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
 import { stagedRound } from '../state/race.js';
 import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
 import { isOver } from '../state/lane.js';
@@ -19,8 +19,6 @@ import { isJudged } from '../state/verifier.js';
 /** @import { Block } from '../state/block.js' */
 /** @import { Predictions } from '../state/predicted.js' */
 /** @import { Tile } from '../state/blanks.js' */
-
-const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
 
 /** The round on the stage: the one that plays, or, before and after, the staged one.
  *  @param {Scene} scene

@@ -1,6 +1,6 @@
 // A picture and a looping clip of a run's staged round, drawn here, without any service.
 
-import { captionOf, resultsOf, tailOf, tilesOf } from '../state/blanks.js';
+import { captionOf, LEAD, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
 import { stagedRound } from '../state/race.js';
 import { stateAt } from '../state/lane.js';
 import { modelOf } from '../state/report.js';
@@ -14,7 +14,6 @@ import { download } from './dom.js';
  *  `before`: the end of the text before the block */
 
 const [WIDTH, HEIGHT, EDGE] = [1200, 630, 64];
-const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
 const TYPES = ['video/mp4', 'video/webm']; // that browsers can record, the most widely shown first
 
 /** The frames of a clip: each step of the staged round, each result, then the number.
@@ -22,7 +21,6 @@ const TYPES = ['video/mp4', 'video/webm']; // that browsers can record, the most
 export function framesOf({ lane, baseline, number }) {
   const round = stagedRound(lane);
   if (round < 0) return [];
-  const { ends } = lane.rounds[round];
   const stops = lane.stops.filter((index) => {
     const event = lane.events[index];
     return 'round' in event && event.round === round;
@@ -41,7 +39,7 @@ export function framesOf({ lane, baseline, number }) {
       seconds: judges ? 0.45 : 0.8,
     }));
   });
-  const window = stateAt(lane, Math.max(...Object.values(ends))).window;
+  const { window } = stateAfter(lane, round);
   if (!window) return frames;
   const last = { before, tiles: tilesOf(lane, window), caption: captionOf(lane, window, baseline) };
   return [...frames, { ...last, number, seconds: 2.5 }];

@@ -2,6 +2,7 @@
 
 import { glossed, html, Link } from './ui.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
+/** @import { Guide } from '../guide.js' */
 
 /** @typedef {{words: string, right?: boolean, why?: string}} Option without `right`: no verdict */
 /**
@@ -14,17 +15,8 @@ import { glossed, html, Link } from './ui.js';
  * @property {() => Child} [proof] shown with the verdict
  * @property {() => Element | null | Promise<Element | null>} [show] opens what it points at
  */
-/**
- * @typedef {object} Shown
- * @property {Step[]} steps @property {number} at the step @property {boolean} open whether it hides
- *  nothing @property {string} onward the last button's label if something follows
- * @property {Record<number, number | undefined>} chosen the option at each step; −1: skipped
- * @property {boolean} fixed whether the answer cannot be changed
- * @property {boolean} room whether it is shown to a room, and @property {boolean} led by a projector
- * @property {number[] | null} votes of the room for each option @property {number} present pages in it
- * @property {string} note why the room didn't count an answer
- * @property {() => Child} about the room, above the step
- */
+/** @typedef {Pick<Guide, 'steps' | 'at' | 'open' | 'onward' | 'chosen' | 'fixed' | 'room' | 'led' |
+ *  'votes' | 'present' | 'note' | 'about'>} Shown */
 
 /** The answers to a step's question. @param {{guide: Shown, choose: (option: number) => void}} props */
 function Answers({ guide, choose }) {

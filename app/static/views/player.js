@@ -63,23 +63,9 @@ export class Player extends Component {
   }
 
   /** @param {Props} props @override */
-  render(
-    {
-      scene,
-      shown,
-      options,
-      noSteps,
-      recordings,
-      card,
-      status,
-      stale,
-      voice,
-      study,
-      redrafting,
-      playback,
-      acts,
-    },
-  ) {
+  render(props) {
+    const { scene, shown, options, noSteps, recordings, card, status, stale, voice } = props;
+    const { study, redrafting, playback, acts } = props;
     const { prefix, exactness } = options;
     const raced = options.kind === 'race';
     const chart = (name, title, hint, area) =>

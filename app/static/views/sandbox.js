@@ -54,15 +54,7 @@ export class Sandbox {
   constructor(changed) {
     this.changed = changed;
     /** @type {Box} */
-    this.box = {
-      alpha: 0.7,
-      alphas: null,
-      gamma: 8,
-      passes: 1,
-      draft: 0.5,
-      shape: 'window',
-      count: 4,
-    };
+    this.box = { alpha: 0.7, gamma: 8, passes: 1, draft: 0.5, shape: 'window', count: 4 };
     this.words = ''; // the typed curve
     /** @type {[number, number][] | null} the curve parsed from it */
     this.typed = null;

@@ -3,6 +3,7 @@
 import { ALONG, walk } from './keys.js';
 import { classes, html, View } from './ui.js';
 import { SOURCES, tokenTitle } from '../state/format.js';
+import { idsOf } from '../state/blanks.js';
 import { isMessage } from '../state/detokenize.js';
 import { isGreedy, isServed, isVanilla } from '../state/lane.js';
 /** @import { Lane, State, Token, PartialRound } from '../state/lane.js' */
@@ -26,14 +27,10 @@ const looksLikeCode = (prompt) =>
 
 /** The tokens of a draft under way, or a tree's first branch. @param {Lane} lane
  *  @param {PartialRound | null} round */
-function guesses(lane, round) {
-  if (!round || round.verified) return '';
-  const { tree, draft, passes } = round;
-  const drafted = draft ? draft.ids : [];
-  const ids = passes.at(-1)?.ids ??
-    (tree ? drafted.filter((_, node) => tree.lines[node] === 0) : drafted);
-  return ids.map((id) => id === null ? '▒' : lane.pieces[id] ?? '').join('');
-}
+const guesses = (lane, round) =>
+  round && !round.verified && (round.draft || round.passes.length)
+    ? idsOf(round).map((id) => id === null ? '▒' : lane.pieces[id] ?? '').join('')
+    : '';
 
 /** @extends {View<Props, {at: number}>} */
 export class Text extends View {

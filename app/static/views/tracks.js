@@ -20,6 +20,7 @@ const MARKS = {
   forced: { glyph: '⇒', words: 'chosen by you' },
   vanilla: { glyph: '', words: 'one target pass' },
 };
+const markOf = (/** @type {string} */ kind) => MARKS[kind] ?? { glyph: '', words: kind };
 const MOST_CANDIDATES = 8;
 const NOTE =
   'The engine then continues from there. A token that you choose isn’t drawn, so the result is ' +
@@ -30,7 +31,7 @@ const NOTE =
 function Token({ lanes, name, cell, pinned, pick }) {
   const { kind, round, rejected } = cell;
   const draft = rejected === null ? '' : piece(lanes[name], rejected);
-  const mark = MARKS[kind] ?? { glyph: '', words: kind };
+  const mark = markOf(kind);
   const where = round < 0 ? '' : `${SIGNS[name]}, round ${round + 1}: `;
   const instead = rejected === null ? '' : ` in place of ${quoted(draft)}`;
   const title = `${where}${mark.words} ${quoted(cell.text)}${instead}`;
@@ -74,7 +75,7 @@ export class Tracks extends View {
       return html`<span><b>${SIGNS[name]}</b> ${label}</span>`;
     });
     const marks = kinds.map((kind) => {
-      const { glyph, words } = MARKS[kind] ?? { glyph: '', words: kind };
+      const { glyph, words } = markOf(kind);
       return html`<span><b class="sd-track-token sd-track-${kind}">${glyph}</b> ${words}</span>`;
     });
     const column = (cells, i) => {

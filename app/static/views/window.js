@@ -1,7 +1,7 @@
 // The panel of the draft window: its phases and rounds, the table, and what is looked at closely.
 
 import { classes, Component, html, Link } from './ui.js';
-import { columnOf, countOf, isNoted, MOST_ROWS, mostRows, noteOf, unitOf } from '../state/grid.js';
+import { countOf, isNoted, MOST_ROWS, mostRows, noteOf, stopAt, unitOf } from '../state/grid.js';
 import { Grid } from './grid.js';
 import { Inspector } from './inspector.js';
 import { isJudged } from '../state/verifier.js';
@@ -62,14 +62,8 @@ export class DraftWindow extends Component {
     const older = game ? '' : scene.shown.older;
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
-    const place = pinned && drawn && pinned.lane === lane && pinned.view.round === drawn.round
-      ? pinned.place
-      : null;
-    const mark = place === null || !drawn
-      ? ''
-      : typeof place === 'number'
-      ? `t${columnOf(drawn, place)}`
-      : `n${place.node}`;
+    const here = pinned && pinned.lane === lane && pinned.view.round === drawn?.round;
+    const mark = here && drawn ? stopAt(drawn, pinned.place) : '';
     const unit = drawn ? unitOf(drawn) : '';
     const title = unit === 'steps' ? 'Each row shows what all of its steps revealed.' : FOLDED;
     const looks = { // no class: the guide adds one to the element that it points at
