@@ -21,7 +21,7 @@ SETTINGS = {
         block/4/1/0/4/multi_round""",
     "embedded": """block/4/1 block/9/1 block_markov/9/1 block_markov/9/1/9 mdlm/4/1 mdlm/4/2 mdlm_streak/4/1
         mdlm_streak/9/1 autoregressive/4/4 eagle/4/4 prompt_lookup/9/1""",
-    "peers": "block/4/1 prompt_lookup/8/1",
+    "peers": "block/4/1 block_markov/4/1 block_markov/8/1/8 prompt_lookup/8/1",
     "equality": """block/4/1 block/16/4 block/9/1/12 block_markov/9/1 mdlm/12/4 mdlm_streak/8/1/0/4/multi_round
         autoregressive/4/4 eagle/6/1/12 prompt_lookup/9/1""",
 }

@@ -163,10 +163,15 @@ def test_the_rate_rises_stays_and_falls(made: Path) -> None:
 
 def test_the_files_are_those_of_the_layout(home: Path, made: Path, tmp_path: Path) -> None:
     config, stored = json.loads((made / "config.json").read_text()), load_file(made / "model.safetensors")
-    assert config["speculators_model_type"] == "dspark" and config["aux_hidden_state_layer_ids"] == [1]
-    assert config["block_size"] == 9 and config["draft_vocab_size"] == 269 and config["markov_rank"] == 16
-    shapes = {name: tuple(stored[f"markov_head.markov_{name}.weight"].shape) for name in ("w1", "w2")}
-    assert shapes == {"w1": (270, 16), "w2": (269, 16)} and config["markov_head_type"] == "vanilla"
+    assert config["speculators_model_type"] == "dflash" and config["aux_hidden_state_layer_ids"] == [1]
+    assert config["block_size"] == 9 and config["draft_vocab_size"] == 269 and config["markov_width"] == 16
+    width = len(stored["norm.weight"])
+    shapes = {name: tuple(tensor.shape) for name, tensor in stored.items() if name.startswith("markov")}
+    assert shapes == {
+        "markov.before.weight": (16, width),
+        "markov.before.bias": (16,),
+        "markov.out.weight": (width, 16),
+    }
     assert config["speculators_config"]["proposal_methods"][0]["speculative_tokens"] == 8
     assert stored["d2t"].dtype == torch.int64 and stored["t2d"].dtype == torch.bool
     ids = torch.arange(269) + stored["d2t"]
@@ -199,7 +204,7 @@ def built(home: Path, drafter: Path, *, chained: bool) -> Any:
 def test_one_folder_serves_a_plain_and_a_chained_drafter(home: Path, made: Path) -> None:
     assert built(home, made, chained=True).successors is not None
     plain = built(home, made, chained=False)
-    assert plain.successors is None and plain.network.markov_head is None
+    assert plain.successors is None and plain.network.markov is None
 
 
 def test_a_head_alone_is_trained_on_a_drafter_without_one(
@@ -213,7 +218,7 @@ def test_a_head_alone_is_trained_on_a_drafter_without_one(
     before, after = (load_file(folder / "model.safetensors") for folder in (base, out))
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
     heads = sorted(after.keys() - before.keys())
-    assert heads == ["markov_head.markov_w1.weight", "markov_head.markov_w2.weight"] and bool(after[heads[1]].any())
+    assert heads == ["markov.before.bias", "markov.before.weight", "markov.out.weight"] and bool(after[heads[2]].any())
     losses = [step["loss"] for step in events(out, "step")]
     assert losses[-1] < losses[0] - 0.5 and tau(out) > tau(base)
     files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(out)]
@@ -612,7 +617,7 @@ def test_a_bad_run_or_answers_of_another_target_are_refused(
     assert "were written by another target" in capsys.readouterr().err
     assert train(other, copy, "--resume") == 2
     state = torch.load(copy / "run" / "checkpoint.pt", weights_only=True)
-    torch.save({**state, "released": {**state["released"], "markov_width": 16}}, copy / "run" / "checkpoint.pt")
+    torch.save({**state, "released": {**state["released"], "markov_rank": 16}}, copy / "run" / "checkpoint.pt")
     capsys.readouterr()
     assert train(home, copy, "--resume", "--hours", "0.1") == 2
     assert "has a Markov head of an older kind" in capsys.readouterr().err

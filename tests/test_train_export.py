@@ -21,9 +21,11 @@ from benchmarks import llama
 from specdiff_core import attached, cli
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
+from specdiff_core.models.causal import read_tables
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, speculators_config
 from specdiff_core.models.files import shrink, write_folder
+from specdiff_core.models.sources import resolve
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import ASSETS, NONE
 from specdiff_core.schema.pairs import EMBEDDED as EMBEDDED_PAIR
@@ -56,16 +58,17 @@ Make = Callable[..., Path]
 def make(tmp_path: Path) -> Make:
     """Makes a drafter in int8 as `train shrink` leaves it, without the target's tables."""
 
-    def drafter(*, rank: int = 0, whole: bool = False, **changes: Any) -> Path:
+    def drafter(*, rank: int = 0, whole: bool = False, own: bool = False, **changes: Any) -> Path:
         facts: Any = {"verifier": "runs/tiny.Q8_0.gguf", "architectures": ["LlamaForCausalLM"], "taps": (0, 1)}
-        facts |= {"block": BLOCK, "words": VOCAB if whole else len(IDS), "mask": 1, "rank": rank}
+        facts |= {"block": BLOCK, "words": VOCAB if whole else len(IDS), "mask": 1, "rank": 0 if own else rank}
+        changes |= {"markov_width": rank} if own else {}
         config = speculators_config(NETWORK, **facts) | {"trained_for": "tiny.Q8_0.gguf"} | changes
         model = DFlashDraftModel(config)
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 else 0.0, 0.2)
         tensors, known = dict(model.state_dict()), torch.zeros(VOCAB, dtype=torch.bool).index_fill(0, IDS, True)
         name = "markov_head.markov_w2.weight"
-        if rank and not whole:
+        if name in tensors and not whole:
             tensors[name] = tensors[name][IDS]
         maps = {} if whole else {"d2t": IDS - torch.arange(len(IDS)), "t2d": known}
         shrink(write_folder(tmp_path / "drafter", config, tensors, tables=maps))
@@ -214,6 +217,21 @@ def test_a_head_that_no_engine_knows_is_left_out_and_named(
     assert "--only head" in said and not [n for n in load_file(tmp_path / "out" / "model.safetensors") if "markov" in n]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_head_without_tables_is_written_with_dsparks(make: Make, target: Path, tmp_path: Path, whole: bool) -> None:
+    """What a token adds to the next logits is the same from both, but for the bf16 of the file."""
+    drafter, out = make(rank=6, whole=whole, own=True), tmp_path / "out"
+    assert export(drafter, "--to", "speculators", "--out", out, "--target", target) == 0
+    ours, theirs, (embedding, rows) = from_folder(drafter), from_folder(out), read_tables(resolve(str(target)))
+    assert ours.markov is not None and theirs.markov_head is not None and theirs.markov is None
+    state = torch.randn(WIDTH)
+    wanted = rows.float() @ (ours.markov(state, embedding.float()) - state).T  # [next, token]
+    head = theirs.markov_head
+    added = (head.markov_w2.weight @ head.markov_w1.weight.T).float()
+    known = slice(None) if whole else IDS
+    assert torch.allclose(added[known], wanted[known], atol=0.02 * float(wanted.abs().max()))
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -271,12 +289,11 @@ def lanes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     network = from_folder(EMBEDDED / "block")
     config, tensors = network.released, dict(network.state_dict())
     if chained := request.param == "block_markov":
-        more = {"markov_rank": 8, "markov_head_type": "vanilla", "sample_from_anchor": False}
+        more = {"markov_width": 8, "sample_from_anchor": False}
         config = {**config, "dflash_config": {**config["dflash_config"], **more}}
-        vocab, generator = int(network.config.vocab_size), torch.Generator().manual_seed(0)
-        tensors |= {
-            name: 0.5 * torch.randn(shape, generator=generator) for name, shape in markov(8, vocab, vocab).items()
-        }
+        width, generator = network.shape.width, torch.Generator().manual_seed(0)
+        shapes = {"before.weight": (8, width), "before.bias": (8,), "out.weight": (width, 8)}
+        tensors |= {f"markov.{name}": 0.5 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     drafter = write_folder(folder / "drafter", config, tensors)
     convert(EMBEDDED / "target", target := folder / "target.gguf")
     assert export(drafter, "--to", "gguf", "--out", folder / "drafter.gguf", "--target", target) == 0

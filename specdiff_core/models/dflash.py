@@ -35,7 +35,8 @@ FAR = 2**30
 
 
 class _Special(msgspec.Struct):
-    """z-lab's ``dflash_config``, this project's ``markov_width``, and two fields beside Qwen3's."""
+    """z-lab's ``dflash_config``, two fields beside Qwen3's, and this project's ``markov_width``: that of a
+    :class:`MarkovHead`."""
 
     mask_token_id: Id
     target_layer_ids: Annotated[list[Id], msgspec.Meta(min_length=1)]
@@ -265,9 +266,9 @@ class DFlashDraftModel(DraftModel):
         self.layers = nn.ModuleList(layers)  # type: ignore[assignment]  # typed as what it holds
         self.norm = shape.norm()
         vocab, rank, most = int(config.vocab_size), config.markov_rank, config.selector_rank
-        gate = shape.width if config.markov_head_type == "gated" else 0
-        self.markov = MarkovHead(shape.width, config.markov_width) if config.markov_width else None
-        self.markov_head = PairBias(vocab, rank, gate=gate) if rank else None
+        gated = config.markov_head_type == "gated"
+        self.markov = MarkovHead(shape.width, config.markov_width, gated=gated) if config.markov_width else None
+        self.markov_head = PairBias(vocab, rank, gate=shape.width if gated else 0) if rank else None
         paired = rank if config.confidence_head_with_markov else 0
         self.confidence_head = Confidence(shape.width, paired) if config.enable_confidence_head and rank else None
         self.candidate_selector = Selector(vocab, shape.width, most, config.selector_top_k) if most else None
@@ -281,8 +282,10 @@ class DFlashDraftModel(DraftModel):
         for parameter in self.parameters():
             if parameter.ndim == 2:
                 nn.init.normal_(parameter, std=self.config.initializer_range, generator=generator)
-        if self.markov_head is not None:  # at first it adds nothing
-            nn.init.zeros_(self.markov_head.markov_w2.weight)
+        if self.markov is not None:  # at first it adds nothing
+            nn.init.zeros_(self.markov.out.weight)
+            if self.markov.before.bias is not None:
+                nn.init.zeros_(self.markov.before.bias)
 
     @property
     def lead(self) -> int:

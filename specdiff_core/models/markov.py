@@ -1,10 +1,10 @@
 """Heads that make a token of a block depend on the previous one: a Markov chain.
 
 A denoiser fills a window from independent marginals, so neighbours may each be likely, but not
-together. This project's head (:class:`MarkovHead`) adds a term from the previous token to a slot's
-hidden state, before the target's head. Released drafters have DSpark's (arXiv 2607.05147,
-:class:`PairBias`), a low-rank bias on the logits, and DFlash 2's (:class:`Selector`). Each slot is
-normalised by itself, so q is a true conditional."""
+together. Released drafters have DSpark's head (arXiv 2607.05147, :class:`PairBias`), a low-rank
+bias on the logits, or DFlash 2's (:class:`Selector`). This project's (:class:`MarkovHead`) is
+DSpark's with its two tables computed from the target's. Each slot is normalised by itself, so q is
+a true conditional."""
 
 from __future__ import annotations
 
@@ -16,24 +16,37 @@ from specdiff_core.maths.chains import SAMPLED, TOP
 
 
 class MarkovHead(nn.Module):
-    """h + D·silu(A·h + B·e): the state of a slot given the embedding e of the previous token, each
-    ``[width]``; A and B have ``inner`` rows."""
+    """h + D·silu(B·e + b): the state of a slot given the embedding e of the previous token, each
+    ``[width]``; B has ``inner`` rows. On the logits that is DSpark's W₁[token]·W₂[next], with
+    W₁ = silu(E·Bᵀ + b) and W₂ = R·D for the target's embedding E and output rows R: it needs no
+    tables of its own, and also learns of words that training rarely meets.
 
-    def __init__(self, width: int, inner: int) -> None:
+    Args:
+        gated: A·h takes the place of b, which no engine's head has.
+    """
+
+    def __init__(self, width: int, inner: int, *, gated: bool = False) -> None:
         super().__init__()
-        self.state = nn.Linear(width, inner, bias=False)
-        self.before = nn.Linear(width, inner, bias=False)
+        self.state = nn.Linear(width, inner, bias=False) if gated else None
+        self.before = nn.Linear(width, inner, bias=not gated)
         self.out = nn.Linear(inner, width, bias=False)
 
     def forward(self, states: Tensor, before: Tensor) -> Tensor:
         """``states [..., W]`` and embeddings of the tokens ``before [..., W]`` -> ``[..., W]``."""
-        out: Tensor = states + self.out(F.silu(self.state(states) + self.before(before)))
+        inner = self.before(before) if self.state is None else self.state(states) + self.before(before)
+        out: Tensor = states + self.out(F.silu(inner))
         return out
+
+    def tables(self, embedding: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """W₁ ``[n, inner]`` of the tokens with this ``embedding [n, W]`` (gated: before A·h and the
+        silu), and W₂ ``[m, inner]`` of those with these ``rows [m, W]`` of the output head."""
+        before: Tensor = self.before(embedding)
+        return F.silu(before) if self.state is None else before, rows @ self.out.weight
 
 
 class Successors:
-    """A Markov head for decoding: what a token adds to the logit of the next one,
-    silu(A·h + B·e)·(Dᵀ·e'). B·e and Dᵀ·e' are the same for every draft, so they are tables.
+    """A :class:`MarkovHead` for decoding: what a token adds to the logit of the next one, from its
+    tables, which are the same for every draft.
 
     Args:
         markov: frozen.
@@ -45,13 +58,14 @@ class Successors:
     @torch.inference_mode()
     def __init__(self, markov: MarkovHead, embedding: Tensor, rows: Tensor) -> None:
         self._state = markov.state
-        self._before = markov.before(embedding)  # [V, inner]
-        self._after = F.linear(rows, markov.out.weight.t())  # [V, inner]
+        self._before, self._after = markov.tables(embedding, rows)
 
     @torch.inference_mode()
     def __call__(self, states: Tensor, before: Tensor, candidates: Tensor) -> Tensor:
         """``states [n, W]``, ids ``before [n, m]`` and ``candidates [n, k]`` -> ``[n, m, k]``."""
-        previous = F.silu(self._state(states)[:, None] + F.embedding(before, self._before))
+        previous = F.embedding(before, self._before)
+        if self._state is not None:
+            previous = F.silu(self._state(states)[:, None] + previous)
         return _scores(previous, candidates, self._after)
 
 

@@ -293,7 +293,7 @@ class DrafterTraining:
         if settings.kind == "eagle":
             return new_eagle(target, seed=settings.seed)
         if settings.kind == "block":
-            if released and "markov_width" in released:
+            if released and "markov_rank" in released:
                 hint = "Begin a new run with --start, at the drafter that it exported."
                 raise ConfigError(
                     f"The run in {shown(self.run)} has a Markov head of an older kind.", field="out", hint=hint
@@ -305,7 +305,7 @@ class DrafterTraining:
                 take_weights(block, begun)
             if settings.only == "head":
                 for name, parameter in block.named_parameters():
-                    parameter.requires_grad_(name.startswith("markov_head."))
+                    parameter.requires_grad_(name.startswith("markov."))
             return block
         if isinstance(begun, torch.nn.Module):
             return begun

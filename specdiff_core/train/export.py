@@ -95,27 +95,45 @@ def _unsupported(model: DFlashDraftModel, layout: str) -> str:
 def _rank(model: DFlashDraftModel) -> int:
     """The rank of its Markov head, if that is the vanilla one, else 0."""
     config: Any = model.config
-    return int(config.markov_rank) if config.markov_head_type == "vanilla" else 0
+    return int(config.markov_width or config.markov_rank) if config.markov_head_type == "vanilla" else 0
 
 
 def _left_out(model: DFlashDraftModel, layout: str) -> str:
-    if layout == "z-lab" and model.markov_head is not None:
+    if layout == "z-lab" and _rank(model):
         return "Left out: its Markov head. SGLang runs one (DSPARK) only where the anchor's slot predicts, too."
-    if model.markov is None and (model.markov_head is None or _rank(model)):
+    if _rank(model) or (model.markov is None and model.markov_head is None):
         return ""
     how = "train drafter --start FOLDER --only head"
     return f"Left out: its Markov head. The slot's state gates it, and engines know only DSpark's plain one: {how}."
 
 
-def _tensors(model: DFlashDraftModel, *, head: bool) -> dict[str, Tensor]:
-    """The network's tensors as files hold them; ``head``: with its vanilla Markov head."""
-    kept = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(("markov", "confiden"))}
-    if head and model.markov_head is not None and _rank(model):
-        pairs = {f"markov_head.{name}": tensor for name, tensor in model.markov_head.state_dict().items()}
-        if model.draft_ids is not None:
-            pairs[PAIR_ROWS] = pairs[PAIR_ROWS][model.draft_ids]
-        kept |= pairs
-    return kept
+def _tensors(model: DFlashDraftModel) -> dict[str, Tensor]:
+    """The network's tensors as files hold them, without its heads."""
+    return {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(("markov", "confiden"))}
+
+
+def _pairs(model: DFlashDraftModel, source: Path | None) -> dict[str, Tensor]:
+    """The two tables of a vanilla Markov head, the second for the drafter's words only; nothing without such a head."""
+    if not _rank(model):
+        return {}
+    if model.markov is not None:
+        first, second = model.markov.tables(*(table.float() for table in _copies(model, source)))
+    else:
+        head: Any = model.markov_head
+        first, second = head.markov_w1.weight, head.markov_w2.weight
+        second = second if model.draft_ids is None else second[model.draft_ids]
+    return {"markov_head.markov_w1.weight": first, PAIR_ROWS: second}
+
+
+def _copies(model: DFlashDraftModel, source: Path | None) -> tuple[Tensor, Tensor]:
+    """The target's embedding and the rows of its output head for the drafter's words, ``[n, W]``."""
+    if {*COPIES} <= model.copies.keys():
+        embedding, rows = (model.copies[name] for name in COPIES)
+        return embedding, rows
+    embedding, rows = read_tables(_needed(source, "its files lack the target's tables"))
+    if embedding.shape != (model.config.vocab_size, model.shape.width):
+        raise _misfit(model, embedding)
+    return embedding, rows if model.draft_ids is None else rows[model.draft_ids]
 
 
 def _tables(model: DFlashDraftModel, source: Path | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -123,14 +141,9 @@ def _tables(model: DFlashDraftModel, source: Path | None) -> tuple[dict[str, Ten
     maps between the two; nothing where it has all words, since engines then share the target's."""
     if (ids := model.draft_ids) is None:
         return {}, {}
-    copies = model.copies
-    if not {*COPIES} <= copies.keys():
-        embedding, rows = read_tables(_needed(source, "its files lack the target's tables"))
-        if embedding.shape != (model.config.vocab_size, model.shape.width):
-            raise _misfit(model, embedding)
-        copies = dict(zip(COPIES, (embedding, rows[ids]), strict=True))
+    copies = dict(zip(COPIES, _copies(model, source), strict=True))
     known = ids.new_zeros(int(model.config.vocab_size)).bool().index_fill(0, ids, True)
-    return {name: copies[name] for name in COPIES}, {"d2t": ids - ids.new_tensor(range(len(ids))), "t2d": known}
+    return copies, {"d2t": ids - ids.new_tensor(range(len(ids))), "t2d": known}
 
 
 def _needed(source: Path | None, why: str) -> Path:
@@ -170,7 +183,7 @@ def _speculators(model: DFlashDraftModel, source: Path | None, out: Path, name: 
         anchor=bool(config.anchor_predicts),
     )
     kept = {key: model.released[key] for key in ("trained_for",) if key in model.released}
-    write_folder(out, values | kept, _tensors(model, head=True) | tables, tables=maps)
+    write_folder(out, values | kept, _tensors(model) | _pairs(model, source) | tables, tables=maps)
     kind = values["speculators_model_type"]
     asked = f'{{"method": "{kind}", "model": "{out}", "num_speculative_tokens": {block}}}'
     served = "REPOSITORY" if is_gguf(name) else name
@@ -207,7 +220,7 @@ def _zlab(model: DFlashDraftModel, source: Path | None, out: Path, name: str) ->
         },
         "dtype": "bfloat16",
     }
-    write_folder(out, values, _tensors(model, head=False))
+    write_folder(out, values, _tensors(model))
     flags = f"--speculative-draft-model-path {out} --speculative-num-draft-tokens {config.block_size}"
     asked = f'{{"method": "dflash", "model": "{out}", "num_speculative_tokens": {_block(model)}}}'
     said = [
@@ -279,7 +292,7 @@ def _gguf(model: DFlashDraftModel, source: Path | None, out: Path, name: str) ->
                 inner = field.types[-1] if field.types[0] is gguf.GGUFValueType.ARRAY else None
                 writer.add_key_value(key, field.contents(), field.types[0], inner)
         _describe(writer, model)
-        for key, tensor in _tensors(model, head=True).items():
+        for key, tensor in (_tensors(model) | _pairs(model, source)).items():
             values = tensor.float().numpy()
             writer.add_tensor(_gguf_name(key), values.astype(np.float32 if values.ndim == 1 else np.float16))
         if model.draft_ids is not None:

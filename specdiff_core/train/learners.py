@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
-from specdiff_core.models.dflash import PAIR_ROWS, DFlashDraftModel, from_folder, speculators_config
+from specdiff_core.models.dflash import DFlashDraftModel, from_folder, speculators_config
 from specdiff_core.models.eagle import EagleHead, save_eagle
 from specdiff_core.models.files import write_folder
 from specdiff_core.models.folders import read_config, shown
@@ -209,10 +209,11 @@ class BlockLearner(Learner):
     def _pairs(self, before: Tensor, words: DraftVocab, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
         """The two factors of a Markov head's bias behind the tokens ``before [n]``, for ``words``; None without one.
         A share of the slots, :data:`ALONE`, has none."""
-        if (head := getattr(self.model, "markov_head", None)) is None:
+        if (head := getattr(self.model, "markov", None)) is None:
             return None
         chained = torch.rand(len(before), 1, generator=generator).to(before.device) >= ALONE
-        return head.markov_w1(before) * chained, head.markov_w2.weight[words.ids]
+        first, second = head.tables(self._embed(before).float(), words.rows.float())
+        return first * chained, second
 
     @torch.no_grad()
     def draft(self, batch: Batch, anchors: Tensor) -> Tensor:
@@ -228,8 +229,6 @@ class BlockLearner(Learner):
     def export(self, folder: Path) -> None:
         """In the layout of vLLM's speculators."""
         tensors = dict(self.model.state_dict())
-        if self.model.markov_head is not None:
-            tensors[PAIR_ROWS] = tensors[PAIR_ROWS][self.words.ids.sort().values]
         if self.settings.tables:
             tensors |= {"embed_tokens.weight": self.embedding, "lm_head.weight": self._head}
         write_folder(folder, self.model.released, tensors, tables=self._maps)
@@ -244,14 +243,16 @@ class BlockLearner(Learner):
     @property
     def about(self) -> str:
         layers, count, total = ", ".join(map(str, self.layers)), len(self.words.ids), len(self.words.inverse)
-        kind, markov = "DFlash", ""
+        markov = ""
         if self.settings.markov:
-            kind, markov = "DSpark", " With its Markov head a token depends on the one before it."
+            markov = (
+                " With its Markov head, which `train export` writes as DSpark's, a token depends on the one before it."
+            )
         return (
             f"A block-diffusion drafter (DFlash, arXiv 2602.06036) of {self.settings.block} tokens "
             f"at a time. It reads layers {layers} of the target (0 is the first) and uses the "
             f"target's embedding and output head, of which it has {count:,} of {total:,} "
-            f"words.{markov}\n\nLayout: `{kind}Speculator` of vLLM's speculators, whose DFlash "
+            f"words.{markov}\n\nLayout: `DFlashSpeculator` of vLLM's speculators, whose DFlash "
             f"classes (commit {SPECULATORS}) have the same names and shapes and compute the same "
             f"hidden states. {self._checked} For other engines: `train export`."
         )
@@ -535,9 +536,10 @@ def block_config(
     """
     network = {"num_hidden_layers": settings.layers, **sizes_of(target)}
     facts: Any = {"verifier": name, "architectures": getattr(target, "architectures", None) or ()}
-    facts |= {"taps": taps, "block": settings.block, "words": words, "mask": mask, "rank": settings.markov}
+    facts |= {"taps": taps, "block": settings.block, "words": words, "mask": mask}
+    own = {"markov_width": settings.markov} if settings.markov else {}
     precision = {"trained_for": Path(name).name} if is_gguf(name) else {}
-    return speculators_config(network, **facts) | precision
+    return speculators_config(network, **facts) | own | precision
 
 
 def new_block(released: dict[str, Any], *, seed: int) -> DFlashDraftModel:
@@ -614,7 +616,6 @@ PLAIN: dict[str, Any] = {
     "conv_kernel_size": 0,
     "final_logit_softcapping": None,
     "input_embedding_scale": 1.0,
-    "markov_head_type": "vanilla",
     "output_multiplier": 1.0,
     "selector_rank": 0,
 }
@@ -639,7 +640,7 @@ def exported(folder: Path) -> tuple[DFlashDraftModel | MaskedDraftModel, dict[st
         config = block.config
         trained = not any(block.reaches) and all(getattr(config, name) == value for name, value in PLAIN.items())
         shape = {"kind": "block", "block": config.block_size - 1, "taps": tuple(config.target_layer_ids)}
-        shape |= {"markov": config.markov_rank} if config.markov_rank else {}
+        shape |= {"markov": config.markov_width} if config.markov_width else {}
     if not trained:
         what = f"The drafter in {shown(folder)} can't be trained here."
         raise ConfigError(what, field="start", hint="Begin with a block or masked drafter that this command made.")
@@ -648,14 +649,14 @@ def exported(folder: Path) -> tuple[DFlashDraftModel | MaskedDraftModel, dict[st
 
 
 def take_weights(model: DFlashDraftModel, start: DFlashDraftModel) -> None:
-    """Begin ``model`` with the weights of ``start``; a Markov head of another kind or rank stays new.
+    """Begin ``model`` with the weights of ``start``; what its Markov head has and that of ``start`` hasn't stays new.
 
     Raises:
         ConfigError: ``start`` was made for another target.
     """
     own, theirs = model.state_dict(), start.state_dict()
     fitting = {name: theirs[name] for name in own if name in theirs and theirs[name].shape == own[name].shape}
-    if missing := [name for name in own if name not in fitting and not name.startswith("markov_head.")]:
+    if missing := [name for name in own if name not in fitting and not name.startswith("markov.")]:
         what = f"The drafter in --start doesn't fit this target: {missing[0]} has another shape."
         raise ConfigError(what, field="start", hint="Name the target that it was trained for.")
     model.load_state_dict(fitting, strict=False)
