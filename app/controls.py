@@ -20,7 +20,7 @@ from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import denoises
 
 from . import own_pairs, scripts
-from .content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, presets_of
+from .content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, preset_indices
 from .content.html import element
 from .gradio_patches import pass_unchecked
 from .run.engines import missing_file
@@ -145,10 +145,10 @@ def example_buttons(pair: str) -> list[dict[str, Any]]:
 
 def of_model(pair: str, *, dares: bool = False) -> list[Any]:
     """The updates for another pair: the examples, unless there are dares, and the model's description."""
-    return [*(gr.update(**chip) for chip in example_buttons(pair) if not dares), *model_of(pair)]
+    return [*(gr.update(**chip) for chip in example_buttons(pair) if not dares), *model_updates(pair)]
 
 
-def model_of(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
+def model_updates(pair: str, words: str = "", *, fetching: bool = False) -> list[Any]:
     """Updates of the model's description, the loading message (``words``), and Get and Stop."""
     file = missing_file(pair)
     name = find_pair(pair).short if file else ""
@@ -170,7 +170,7 @@ def first_example(pair: str, prompt: str) -> Any:
     return own_examples[0].prompt if prompt in prompts - {item.prompt for item in own_examples} else gr.skip()
 
 
-def prompt_of(query: Mapping[str, str], pair: str) -> str:
+def linked_prompt(query: Mapping[str, str], pair: str) -> str:
     """The prompt of a link, by default the first example of its pair."""
     return query.get("prompt", examples_of(pair)[0].prompt)
 
@@ -206,7 +206,7 @@ def wire(
         player,
         js=scripts.run(form.tab, [*form.fields]),
     )
-    running.then(model_of, form.settings["pair"], form.model, **QUIET)  # a run may have fetched it
+    running.then(model_updates, form.settings["pair"], form.model, **QUIET)  # a run may have fetched it
     form.stop.click(stop, None, None, **QUIET)
 
 
@@ -235,7 +235,7 @@ def presets() -> gr.Dropdown:
 
 def preset_choices(pair: str) -> list[tuple[str, str]]:
     """(label, name) of the presets of a pair; a name is an index in :data:`PRESETS`."""
-    return [*((PRESETS[index].label, str(index)) for index in presets_of(pair)), ("Your own settings", CUSTOM)]
+    return [*((PRESETS[index].label, str(index)) for index in preset_indices(pair)), ("Your own settings", CUSTOM)]
 
 
 CUSTOM = "custom"

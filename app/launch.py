@@ -295,7 +295,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
     ]
     # Gradio compresses its scripts only. Event streams are not compressed.
     scripts = f'<script src="./{first_load.MODULES}"></script>'
-    kept = Middleware(first_load.CachedResponses, scripts=scripts, named=unfurl.race_of, worded=unfurl.with_tags)
+    kept = Middleware(first_load.CachedResponses, scripts=scripts, named=unfurl.linked_race, worded=unfurl.with_tags)
     middleware = [
         Middleware(Guard, private=private, uploads=uploads),
         kept,

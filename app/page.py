@@ -22,7 +22,7 @@ from specdiff_core.schema.wording import PROGRAM
 
 from . import controls, endpoints, own_pairs, scripts
 from .content import lessons, workshop
-from .content.examples import PRESETS, presets_of
+from .content.examples import PRESETS, preset_indices
 from .content.html import element, json_for_script
 from .content.predictions import predictions, typical
 from .content.symbols import glossary
@@ -167,7 +167,9 @@ def build(
                         template = TEMPLATE.replace("Race player", "Stage")
                         gr.HTML("", html_template=template, apply_default_css=False, elem_id=STAGE)
                     by_tab[tab] = form = TABS[tab].build()
-                    panel.select(controls.model_of, form.settings["pair"], form.model, **QUIET)  # fetched elsewhere
+                    panel.select(
+                        controls.model_updates, form.settings["pair"], form.model, **QUIET
+                    )  # fetched elsewhere
                     players[tab] = gr.HTML(
                         "",
                         html_template=TEMPLATE,
@@ -211,7 +213,7 @@ def build(
 
         loaded = page.load(doing, None, [form.model[1] for form in by_tab.values()], **UNLIMITED)
         for form in by_tab.values():
-            loaded.then(controls.model_of, form.settings["pair"], form.model, **QUIET)
+            loaded.then(controls.model_updates, form.settings["pair"], form.model, **QUIET)
         upload.upload(
             show_file,
             upload,
@@ -252,7 +254,7 @@ def _fetch_model(decoders: Factory, form: Controls) -> None:
             frame = json.loads(words)
             failed = frame.get("card")
             message = f"{failed['message']} {failed['hint']}" if failed else frame.get("message", "")
-            yield controls.model_of(pair, message, fetching="finished" not in frame)
+            yield controls.model_updates(pair, message, fetching="finished" not in frame)
 
     def halt(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, tab), 0)
@@ -333,12 +335,12 @@ def from_link(
     form = by_tab[tab]
     named = SETTINGS.keys() & query.keys()
     if tab == live.TAB and named == {"pair"} and query["pair"] in PAIRS:
-        query = {**controls.preset_values(PRESETS[presets_of(query["pair"])[0]]), **query}
+        query = {**controls.preset_values(PRESETS[preset_indices(query["pair"])[0]]), **query}
     try:  # JavaScript reads a link to Explore
         values = {} if "explore" in query else TABS[tab].from_query(query)
         updates |= form.fill(values)
         if tab == live.TAB and values.keys() > {"prompt"}:
-            updates[form.method] = _preset_of(values)
+            updates[form.method] = _preset_update(values)
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         updates[players[tab]] = job.refusal(error)
         updates[form.prompt] = query.get("prompt") or gr.skip()
@@ -357,10 +359,12 @@ def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
     return {**values, **lesson}
 
 
-def _preset_of(chosen: Mapping[str, Any]) -> Any:
+def _preset_update(chosen: Mapping[str, Any]) -> Any:
     """The presets of a pair, with the one that matches the settings selected, if any."""
     pair = chosen["pair"]
-    fitting = (index for index in presets_of(pair) if controls.preset_values(PRESETS[index]).items() <= chosen.items())
+    fitting = (
+        index for index in preset_indices(pair) if controls.preset_values(PRESETS[index]).items() <= chosen.items()
+    )
     value = str(next(fitting, controls.CUSTOM))
     return gr.update(choices=controls.preset_choices(pair), value=value)
 

@@ -68,7 +68,7 @@ class Summary(NamedTuple):
         return f"{words} in the time of {'one' if self.passes < 1.25 else f'{self.passes:.1f}'}."
 
 
-def summary_of(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
+def fastest_summary(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
     """The summary of a race's fastest lane that drafted windows; None: it has none."""
     compared = race_summary({lane: [events] for lane, events in lanes.items() if events})["lanes"]
     speeds = {lane: compared[lane].get("speedup") for lane in compared if lane != BASELINE and staged(lanes[lane])}
@@ -109,12 +109,12 @@ def _read(name: str) -> Summary | None:
 @lru_cache(maxsize=32)
 def _summary(raw: bytes) -> Summary | None:
     try:
-        return summary_of(read_trace(raw).lanes)
+        return fastest_summary(read_trace(raw).lanes)
     except SpecDiffError:
         return None
 
 
-def race_of(query: str) -> str:
+def linked_race(query: str) -> str:
     """The race that a link names; empty: none that is kept."""
     values = parse_qs(query)
     names = [*values.get("run", []), *values.get("trace", [])]
@@ -123,7 +123,7 @@ def race_of(query: str) -> str:
 
 def tags(query: str, base: str) -> bytes:
     """The meta tags of a page at the address ``base``, for sites that show links."""
-    own = race_of(query)
+    own = linked_race(query)
     name = own or next((one["url"].rsplit("/", 1)[-1] for one in recordings(TRACES)), "")
     race = _read(name) if name else None
     title, sentence = (race.title, race.sentence) if race and own else ("SpecDiff Lab", LEAD)

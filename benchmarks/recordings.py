@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tqdm.auto import tqdm
 
-from app.content.examples import EXAMPLES, PRESETS, Example, Preset, presets_of
+from app.content.examples import EXAMPLES, PRESETS, Example, Preset, preset_indices
 from app.controls import widget_values
 from app.page import BLOCKS, INDEX, TRACES
 from app.run.engines import load_engine
@@ -55,7 +55,7 @@ class Recording(NamedTuple):
 def recordings(folder: Path) -> Iterator[Recording]:
     """All recordings, the opening one of each tab first."""
     for pair, examples in EXAMPLES.items():
-        first, *presets = [PRESETS[index] for index in presets_of(pair)]
+        first, *presets = [PRESETS[index] for index in preset_indices(pair)]
         for example in examples:
             yield _live(folder, example, first)
         configs = [first.config]

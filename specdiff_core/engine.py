@@ -339,7 +339,7 @@ class Engine:
             config=config.to_dict(),
             prompt=prompt,
             prompt_ids=ids,
-            models={"target": self.pair.name_of("target"), "drafter": self.pair.name_of(draft.name)},
+            models={"target": self.pair.source_name("target"), "drafter": self.pair.source_name(draft.name)},
             device=device_name(placement.device),
             dtype=placement.dtype_name,
             reason=placement.reason + ("; a probe chose the number of threads" if probed else ""),

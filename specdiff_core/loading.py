@@ -68,7 +68,7 @@ class LoadedPair:
 
     def mismatch(self, drafter: str) -> str:
         """A note if the drafter was trained for another target, such as another precision."""
-        base, target = self.trained_for.get(drafter, ""), self.name_of("target")
+        base, target = self.trained_for.get(drafter, ""), self.source_name("target")
         trained = f"the drafter was trained for {base}" if Path(base).name != Path(target).name and base else ""
         return trained or str(getattr(self.drafters.get(drafter), "note", ""))
 
@@ -106,7 +106,7 @@ class LoadedPair:
                 else f"{shown(drafter.source)}: no model can be loaded from its files ({type(error).__name__})."
             )
 
-    def name_of(self, role: str) -> str:
+    def source_name(self, role: str) -> str:
         """The source of ``"target"`` or a drafter: repository@revision, or pair/folder."""
         if role == "target":
             return _name(self.spec.target, self.spec.revision)

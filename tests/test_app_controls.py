@@ -10,7 +10,7 @@ import gradio as gr
 import pytest
 
 from app import controls, own_pairs
-from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Preset, examples_of, presets_of
+from app.content.examples import EXAMPLES, MOST, OPENING, PRESETS, Preset, examples_of, preset_indices
 from app.tabs import live, race
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import METHODS, find_method
@@ -32,8 +32,8 @@ def test_every_setting_has_a_widget_that_shows_the_opening_value(name: str) -> N
 
 
 def test_a_pair_brings_its_drafters() -> None:
-    assert "value" not in live.drafters_of("gpt2-mdlm", "mdlm")
-    assert live.drafters_of("gpt2-mdlm", "eagle")["value"] == "mdlm"
+    assert "value" not in live.drafter_update("gpt2-mdlm", "mdlm")
+    assert live.drafter_update("gpt2-mdlm", "eagle")["value"] == "mdlm"
     for name, spec in PAIRS.items():
         here = [drafter.name for drafter in spec.drafters if drafter.has_files]
         assert [drafter for _, drafter in controls.drafter_choices(name)] == here
@@ -56,7 +56,7 @@ def test_a_pair_has_examples_and_presets_of_its_own(pair: str) -> None:
     for example in EXAMPLES[pair]:
         assert 10 < len(controls.check_prompt(example.prompt)) < 300
     assert len({example.prompt for example in EXAMPLES[pair]}) == len(EXAMPLES[pair])
-    for preset in map(PRESETS.__getitem__, presets_of(pair)):
+    for preset in map(PRESETS.__getitem__, preset_indices(pair)):
         assert preset.config.pair == pair
         assert preset.config.gamma <= controls.longest_window(pair, preset.config.drafter)
         if preset.config.tree_nodes:
@@ -68,8 +68,8 @@ def test_every_pair_has_something_to_start_from(pair: str) -> None:
     chat = pair in PAIRS and PAIRS[pair].chat
     assert examples_of(pair) == EXAMPLES["smollm2" if chat else "embedded"]
     chips, *_ = updates = controls.of_model(pair)
-    assert len(updates) == MOST + len(controls.model_of(pair)) and chips["value"] == examples_of(pair)[0].flavour
-    for preset in map(PRESETS.__getitem__, presets_of(pair)):
+    assert len(updates) == MOST + len(controls.model_updates(pair)) and chips["value"] == examples_of(pair)[0].flavour
+    for preset in map(PRESETS.__getitem__, preset_indices(pair)):
         assert PAIRS.get(pair, EMBEDDED).drafter_for(preset.config.drafter)
 
 

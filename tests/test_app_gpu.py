@@ -33,9 +33,9 @@ def test_elsewhere_the_decorator_returns_the_function_itself() -> None:
 
 def test_a_loan_grows_with_what_is_asked_for() -> None:
     few, more = (live.plan({"max_new_tokens": tokens}) for tokens in (32, 320))
-    assert gpu.BEGIN < gpu.seconds_of(few) < gpu.seconds_of(more) < gpu.MOST_SECONDS
+    assert gpu.BEGIN < gpu.gpu_seconds(few) < gpu.gpu_seconds(more) < gpu.MOST_SECONDS
     longest = DecodeConfig(max_new_tokens=480)
-    assert gpu.seconds_of({str(lane): longest for lane in range(40)}) == gpu.MOST_SECONDS
+    assert gpu.gpu_seconds({str(lane): longest for lane in range(40)}) == gpu.MOST_SECONDS
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -112,5 +112,5 @@ def test_runs_explorations_stop_and_errors_on_an_attached_gpu(tmp_path: Path) ->
     assert spaces is not None and spaces.origin is not None
     configs = Path(spaces.origin).parent / "zero" / "configs.json"  # without an import
     factor = json.loads(configs.read_text(encoding="utf-8"))[0]["duration_factor"]
-    wanted = round(gpu.seconds_of(live.plan({"max_new_tokens": 40})) * factor)
+    wanted = round(gpu.gpu_seconds(live.plan({"max_new_tokens": 40})) * factor)
     assert str(wanted) in {asked["durationSeconds"] for asked in scheduled}

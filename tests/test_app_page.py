@@ -28,7 +28,7 @@ from starlette.testclient import TestClient
 from app import controls, launch, page, scripts
 from app.content import lessons
 from app.content.error_cards import card
-from app.content.examples import EXAMPLES, PRESETS, presets_of
+from app.content.examples import EXAMPLES, PRESETS, preset_indices
 from app.endpoints import add, endpoints, explorer, pairs
 from app.first_load import STATIC
 from app.run import race as running
@@ -291,7 +291,7 @@ def test_a_link_fills_the_controls_and_names_the_preset(cards_of: Any) -> None:
     methods, offered = found["race-methods"], race.choices("gpt2-mdlm")
     assert (methods["value"], methods["choices"], found["race-pair"]) == (["specdiff"], offered, "gpt2-mdlm")
     assert found["tab"].selected == "race"
-    first = PRESETS[presets_of("smollm2")[0]]
+    first = PRESETS[preset_indices("smollm2")[0]]
     found = opened(cards_of, {"pair": "smollm2"})
     assert (found["live-drafter"], found["live-gamma"]) == (first.config.drafter, first.config.gamma)
     for number, preset in enumerate(PRESETS):
@@ -437,16 +437,16 @@ def test_presets_fill_their_widgets_in_order() -> None:
     names = list(controls.preset_values(PRESETS[0]))
     for pair in ("embedded", "qwen2.5-diffucoder"):
         drafter = PAIRS[pair].drafter_for("mdlm").name
-        index = next(index for index in presets_of(pair) if PRESETS[index].config.drafter == "mdlm")
-        found = dict(zip(names, live.settings_of(str(index), pair), strict=True))
+        index = next(index for index in preset_indices(pair) if PRESETS[index].config.drafter == "mdlm")
+        found = dict(zip(names, live.preset_updates(str(index), pair), strict=True))
         assert found == {**controls.preset_values(PRESETS[index]), "drafter": drafter}
     for other in (controls.CUSTOM, "0", "<b>"):
-        assert set(map(str, live.settings_of(other, "embedded"))) == {str(gr.skip())}
+        assert set(map(str, live.preset_updates(other, "embedded"))) == {str(gr.skip())}
 
 
 def test_gamma_and_t_are_limited_by_the_window_of_the_drafter() -> None:
     def limited(pair: str, drafter: str, *values: int | None) -> list[Any]:
-        return [(one["maximum"], one.get("value")) for one in live.window_of(pair, drafter, *values)]
+        return [(one["maximum"], one.get("value")) for one in live.window_updates(pair, drafter, *values)]
 
     assert limited("embedded", "block", 30, 20) == [(16, 16)] * 2
     assert limited("smollm2", "block", 9, 4) == [(8, 8), (8, None)]

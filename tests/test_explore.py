@@ -31,7 +31,7 @@ from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS, learn, losslessness, round_cost, window_map
-from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, Step, as_csv, command_of
+from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, Step, as_csv, command_words
 from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.compare import Compare, conclusion
 from specdiff_core.explorations.doctor import Doctor
@@ -43,7 +43,7 @@ from specdiff_core.explorations.runs import Runs
 from specdiff_core.explorations.side_by_side import BRANCH, SideBySide
 from specdiff_core.explorations.standalone import html_page
 from specdiff_core.explorations.temperature import Temperature, reliability, shortened
-from specdiff_core.explorations.text import WhichText, joint, kind_of
+from specdiff_core.explorations.text import WhichText, joint, token_kind
 from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.measure import passes
@@ -123,7 +123,7 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
 )
 def test_the_command_says_the_same(kind: type[Exploration], values: dict[str, Any]) -> None:
     what = parse(kind, values)
-    args = vars(build_parser().parse_args(command_of(what)))
+    args = vars(build_parser().parse_args(command_words(what)))
     assert parse(kind, {name: args[name] for name in kind.__struct_fields__ if name in args}) == what
 
 
@@ -577,7 +577,7 @@ def test_every_tested_token_of_a_tree_is_of_one_kind(engine: Engine) -> None:
     ],
 )
 def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
-    assert kind_of(piece, line) == kind
+    assert token_kind(piece, line) == kind
 
 
 # Which method?

@@ -33,7 +33,7 @@ from specdiff_core.models.causal import load_causal, load_stock
 from specdiff_core.models.device import choose_placement, loading_threads
 from specdiff_core.models.files import StoredRows
 from specdiff_core.models.folders import read_config
-from specdiff_core.models.memory import find_machine, refusal, size_of
+from specdiff_core.models.memory import find_machine, model_size, refusal
 from specdiff_core.models.network import vocabulary
 from specdiff_core.models.processor import computes_bf16
 from specdiff_core.models.sources import resolve
@@ -421,7 +421,7 @@ def test_a_file_is_a_target_and_a_drafter(
     spec = own_pairs.register_pair(own.name)
     engine = Engine.load(spec.name, device="cpu")
     same_text(engine, "autoregressive", "prompt_lookup")
-    assert engine.pair.name_of("target").endswith("target.gguf")
+    assert engine.pair.source_name("target").endswith("target.gguf")
     assert main(["decode", "--prompt", "the cat", "--target", "target.gguf", "--max-new-tokens", "4"]) == 0
     assert capsys.readouterr().out
 
@@ -458,7 +458,7 @@ def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch: pyt
 
 def test_memory_is_counted_before_weights_are_read(tmp_path: Path) -> None:
     tensors = write(tmp_path / "model.gguf")
-    known = size_of(str(tmp_path / "model.gguf"))
+    known = model_size(str(tmp_path / "model.gguf"))
     assert known is not None and known.parameters == sum(tensor.numel() for tensor in tensors.values())
     assert known.tied == 0, "the embedding stays in the file"
 

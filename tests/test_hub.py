@@ -31,7 +31,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models import hub, memory, own_pairs
 from specdiff_core.models.dflash import DFlashDraftModel
-from specdiff_core.models.memory import Machine, needed, refusal, size_of
+from specdiff_core.models.memory import Machine, model_size, needed, refusal
 from specdiff_core.models.sources import is_cached, resolve
 from specdiff_core.schema import published
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, Stopped
@@ -138,7 +138,7 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub) -> None:
     assert set(loaded.drafters) == {"mdlm", "none"} and not loaded.missing
     assert loaded.tokenizer.chat_template == "{{ messages[0].content }}", "it is apart"
     first = served.commit("lab/gpt2")
-    assert loaded.name_of("target") == f"lab/gpt2@{first} (not pinned by this project: as first fetched here)"
+    assert loaded.source_name("target") == f"lab/gpt2@{first} (not pinned by this project: as first fetched here)"
     assert hub.commit("lab/mdlm", "") == served.commit("lab/mdlm")
     run = Engine(loaded).decode("the cat", DecodeConfig(pair="tiny", drafter="mdlm", max_new_tokens=2))
     header = next(event for event in run if isinstance(event, RunStarted))
@@ -147,10 +147,10 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub) -> None:
     served.asked.clear()
     (served.root / "lab" / "gpt2" / "README.json").write_text("{}")  # main moves on
     assert served.commit("lab/gpt2") != first
-    assert first in load_pair(pair_of(), CPU).name_of("target"), "as fetched first"
+    assert first in load_pair(pair_of(), CPU).source_name("target"), "as fetched first"
     assert not served.weights_asked()
     pinned = load_pair(pair_of(revision=first), CPU)
-    assert pinned.name_of("target") == f"lab/gpt2@{first}"
+    assert pinned.source_name("target") == f"lab/gpt2@{first}"
 
 
 def test_a_quantisation_of_a_repository_is_fetched(
@@ -297,9 +297,9 @@ def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, mon
 
 
 def test_tokenizers_are_compared_before_weights_are_fetched(served: Hub) -> None:
-    from specdiff_core.models.vocabularies import names_of
+    from specdiff_core.models.vocabularies import token_names
 
-    names = names_of(served.root / "lab" / "gpt2")
+    names = token_names(served.root / "lab" / "gpt2")
     save_target(served.root / "lab" / "other", len(names))
     words = {name: (i + 1) % len(names) for i, name in names.items()}
     (served.root / "lab" / "other" / "vocab.json").write_text(json.dumps(words))
@@ -404,7 +404,7 @@ def test_declared_sizes_are_those_of_the_configs() -> None:
         assert model.parameters == one + (depth - 1) * (two - one), name
         values = config.to_dict()
         assert model.vocabulary == config.vocab_size, name
-        assert model.cache in (0, memory.sizes_of(values)[1]), name  # a denoiser keeps none
+        assert model.cache in (0, memory.config_sizes(values)[1]), name  # a denoiser keeps none
         tied = config.tie_word_embeddings and config.model_type != "gpt_neo"  # not this lab's
         tied = tied and model.file is None  # whose embedding stays in the file
         assert model.tied == (config.hidden_size if tied else 0), name
@@ -417,7 +417,7 @@ def test_declared_sizes_are_those_of_the_configs() -> None:
         with torch.device("meta"):
             network = DFlashDraftModel(released)
         assert MODELS[name].parameters == sum(p.numel() for p in network.parameters()), name
-        assert MODELS[name].cache == memory.sizes_of(released)[1], name
+        assert MODELS[name].cache == memory.config_sizes(released)[1], name
 
 
 def test_what_would_fit_is_said() -> None:
@@ -430,7 +430,7 @@ def test_what_would_fit_is_said() -> None:
     some = Machine(device="cuda", dtype="bf16", free=24 * 10**9)
     words = refusal(PAIRS["qwen2.5-diffucoder"], some, ["diffucoder", "dream", "autoregressive"])
     assert "With fewer drafters it fits: autoregressive." in words
-    assert size_of("nobody/nothing") is None and needed(PAIRS["embedded"], large).total < 6e8 + 2e8
+    assert model_size("nobody/nothing") is None and needed(PAIRS["embedded"], large).total < 6e8 + 2e8
 
 
 def test_a_published_pair_plays_the_methods_with_its_own_drafters() -> None:

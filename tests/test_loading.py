@@ -51,7 +51,7 @@ def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
     loaded = load_pair(pair, CPU, progress=lines.append)
     assert set(loaded.drafters) == {"mdlm", "none"} and loaded.missing == {}
     assert not loaded.model.training and not any(p.requires_grad for p in loaded.model.parameters())
-    assert lines and loaded.name_of("target").endswith("/gpt2") and loaded.name_of("none") == "none"
+    assert lines and loaded.source_name("target").endswith("/gpt2") and loaded.source_name("none") == "none"
     assert set(load_pair(pair, CPU, drafters=["none"]).drafters) == {"none"}
     with pytest.raises(ConfigError):
         load_pair(pair, CPU, drafters=["eagle"])

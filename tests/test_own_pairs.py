@@ -21,7 +21,7 @@ from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.models import hub
-from specdiff_core.models.own_pairs import KEPT, OWN, find, kind_of, parse, register_pair
+from specdiff_core.models.own_pairs import KEPT, OWN, drafter_kind, find, parse, register_pair
 from specdiff_core.models.sources import is_local
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, PairUnavailable, WeightsError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, SHARED, DrafterSpec, find_pair
@@ -177,10 +177,10 @@ def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> Non
         (tmp_path / "config.json").write_text(json.dumps({"architectures": ["DFlashDraftModel"], **fields}))
         OWN_PAIRS.clear()
         assert own_pair(EMBEDDED.target, tmp_path).drafters[0].window == window
-    assert kind_of({"speculators_model_type": "dspark"}) == "block"
-    assert kind_of({"speculators_model_type": "eagle3"}) == "eagle"
-    assert kind_of({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}) == "eagle"
-    assert kind_of({"model_type": "bert"}) == ""
+    assert drafter_kind({"speculators_model_type": "dspark"}) == "block"
+    assert drafter_kind({"speculators_model_type": "eagle3"}) == "eagle"
+    assert drafter_kind({"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}) == "eagle"
+    assert drafter_kind({"model_type": "bert"}) == ""
 
 
 def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.bidirectional import load_bidirectional
-from specdiff_core.models.vocabularies import names_of, unshared
+from specdiff_core.models.vocabularies import token_names, unshared
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import NONE, PairSpec
 
@@ -82,7 +82,7 @@ def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     stock, mask_id = DENOISERS[release](tmp_path / "drafter")
     if release == "dream":  # its own tokenizer gives the target's spare ids other names
         save_tokenizer(tmp_path / "target")
-        words = {name: i for i, name in names_of(tmp_path / "target").items()}
+        words = {name: i for i, name in token_names(tmp_path / "target").items()}
         words |= {f"<extra-{i}>": i for i in range(len(words), IDS + 3)}
         (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(words))
     loaded = load_pair(adapted_pair(tmp_path, mask_id), CPU)
@@ -93,7 +93,7 @@ def test_a_release_drafts_for_its_target(release: str, tmp_path: Path) -> None:
     window = torch.tensor([[*known, *[mask_id] * 6]])
     with torch.no_grad():
         slots = stock(input_ids=window, attention_mask=torch.zeros(1, 1, 10, 10)).logits[0, 3:9, :IDS]
-    unnamed = set(range(IDS)) - set(names_of(tmp_path / "target")) if release == "dream" else set()
+    unnamed = set(range(IDS)) - set(token_names(tmp_path / "target")) if release == "dream" else set()
     never = [i for i in {mask_id, *unnamed} if i < IDS]
     slots[:, never] = -torch.inf
     assert not float(draft.probs[:, never].sum())
@@ -134,7 +134,7 @@ def test_ids_without_a_counterpart(tmp_path: Path) -> None:
         unshared(target, {i: target[(i + 1) % 100] for i in range(100)}, 100)
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": [["<s>", 0.0], ["▁the", -1.5]]}}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"2": {"content": "<mask>"}}}))
-    assert names_of(tmp_path) == {0: "<s>", 1: "▁the", 2: "<mask>"}
+    assert token_names(tmp_path) == {0: "<s>", 1: "▁the", 2: "<mask>"}
     whole, template = (tmp_path / "tokenizer.json").read_text(), '{"added_tokens_decoder": %s}'
     for damaged in (
         "[1]",
@@ -143,12 +143,12 @@ def test_ids_without_a_counterpart(tmp_path: Path) -> None:
     ):
         (tmp_path / "tokenizer.json").write_text(damaged)
         with pytest.raises(WeightsError, match=r"tokenizer\.json is damaged"):
-            names_of(tmp_path)
+            token_names(tmp_path)
     (tmp_path / "tokenizer.json").write_text(whole)
     for damaged in (template % "[1]", template % '{"x": "a"}', template % '{"3": {}}'):
         (tmp_path / "tokenizer_config.json").write_text(damaged)
         with pytest.raises(WeightsError, match=r"tokenizer_config\.json is damaged"):
-            names_of(tmp_path)
+            token_names(tmp_path)
 
 
 def small_pair(folder: Path, rows: int, words: dict[str, int] | None = None) -> tuple[PairSpec, Any]:
@@ -158,7 +158,7 @@ def small_pair(folder: Path, rows: int, words: dict[str, int] | None = None) -> 
     save_target(folder / "target", IDS)
     model = randomly(Qwen2ForCausalLM(Qwen2Config(vocab_size=rows, **LLAMA)))
     save(folder / "drafter", dict(model.state_dict()), model.config.to_dict())
-    known = {name: i for i, name in names_of(folder / "target").items()}
+    known = {name: i for i, name in token_names(folder / "target").items()}
     (folder / "drafter" / "vocab.json").write_text(json.dumps(known if words is None else {**known, **words}))
     return pair_of(folder, "small", module="autoregressive", drafting="sequential"), model
 
@@ -172,7 +172,7 @@ def test_a_small_model_of_the_same_words_may_have_another_table(rows: int, tmp_p
     known = [5, 9, 7, 11]
     draft = first_draft(loaded.drafters["small"], known, 4)
     draft.check(4, IDS)
-    named = len(names_of(tmp_path / "target"))
+    named = len(token_names(tmp_path / "target"))
     assert float(draft.probs[:, named:].sum()) == 0 and bool((draft.probs[:, :named] > 0).all())
     with torch.no_grad():
         text = torch.tensor([[*known, *draft.ids]])
@@ -186,7 +186,7 @@ def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known: str,
     """A word that its tokenizer or its table lacks; it reads the end of a text instead."""
     save_tokenizer(tmp_path / "target")
     if known == "no word":
-        name, unknown, end = names_of(tmp_path / "target")[200], 200, 0
+        name, unknown, end = token_names(tmp_path / "target")[200], 200, 0
         pair, stock = small_pair(tmp_path, IDS, {name: 279, "another": 200})
     else:
         (pair, stock), unknown, end = small_pair(tmp_path, 262), 265, 4
@@ -196,7 +196,7 @@ def test_what_a_small_model_does_not_know_is_never_drafted_nor_shown(known: str,
     with torch.no_grad():
         logits = stock(input_ids=torch.tensor([[5, end, 7, 11]])).logits[0, -1].double()
     if known == "no word":
-        logits[[200, *range(len(names_of(tmp_path / "target")), IDS)]] = -torch.inf
+        logits[[200, *range(len(token_names(tmp_path / "target")), IDS)]] = -torch.inf
     torch.testing.assert_close(draft.probs[0, : len(logits)], logits.softmax(-1), atol=1e-5, rtol=1e-4)
     assert not draft.probs[0, len(logits) :].any()
 
@@ -205,6 +205,6 @@ def test_a_small_model_of_other_words_is_refused(tmp_path: Path) -> None:
     pair, _ = small_pair(tmp_path, 272)
     (tmp_path / "drafter" / "vocab.json").unlink()
     assert "has 272 ids, the target 280" in load_pair(pair, CPU).missing["small"]
-    words = {name: 271 - i for i, name in names_of(tmp_path / "target").items()}
+    words = {name: 271 - i for i, name in token_names(tmp_path / "target").items()}
     (tmp_path / "drafter" / "vocab.json").write_text(json.dumps(words))
     assert "mean different tokens in the drafter" in load_pair(pair, CPU).missing["small"]

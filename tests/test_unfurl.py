@@ -29,7 +29,7 @@ def lanes() -> dict[str, list[object]]:
 
 
 def test_the_sentence_counts_the_staged_round(lanes) -> None:  # type: ignore[no-untyped-def]
-    summary = unfurl.summary_of(lanes)
+    summary = unfurl.fastest_summary(lanes)
     assert summary is not None
     shown = staged(lanes["drafted"])
     assert shown is not None
@@ -43,9 +43,11 @@ def test_the_sentence_counts_the_staged_round(lanes) -> None:  # type: ignore[no
 
 def test_of_several_lanes_the_fastest_speaks(lanes) -> None:  # type: ignore[no-untyped-def]
     race = read_trace(TRACES / "race" / "smollm2-chat.jsonl.gz").lanes
-    alone = [unfurl.summary_of({"vanilla": race["vanilla"], lane: race[lane]}) for lane in race if lane != "vanilla"]
+    alone = [
+        unfurl.fastest_summary({"vanilla": race["vanilla"], lane: race[lane]}) for lane in race if lane != "vanilla"
+    ]
     fastest = max((one for one in alone if one), key=lambda one: one.speedup or 0)
-    assert unfurl.summary_of(race) == fastest
+    assert unfurl.fastest_summary(race) == fastest
 
 
 def test_a_slow_check_and_a_disturbed_clock_claim_nothing(lanes) -> None:  # type: ignore[no-untyped-def]
@@ -57,17 +59,17 @@ def test_a_slow_check_and_a_disturbed_clock_claim_nothing(lanes) -> None:  # typ
         return event
 
     drafted = [changed(event) for event in lanes["drafted"]]
-    summary = unfurl.summary_of({**lanes, "drafted": drafted})
+    summary = unfurl.fastest_summary({**lanes, "drafted": drafted})
     assert summary is not None and summary.passes is not None and summary.passes > 9
     assert summary.speedup is None and "time of one" not in summary.sentence
-    assert unfurl.summary_of({"vanilla": lanes["vanilla"]}) is None
+    assert unfurl.fastest_summary({"vanilla": lanes["vanilla"]}) is None
 
 
 def test_a_page_names_the_run_of_its_link_and_nothing_of_gradio() -> None:
     own = unfurl.with_tags(PAGE, f"trace={OPENING}", ADDRESS).decode()
     plain = unfurl.with_tags(PAGE, "trace=../../secret&run=<script>", ADDRESS).decode()
     assert "Gradio" not in own + plain and "<script>" not in plain
-    assert f"{ADDRESS}cards/{OPENING}.png" in own and unfurl.race_of("trace=../../secret") == ""
+    assert f"{ADDRESS}cards/{OPENING}.png" in own and unfurl.linked_race("trace=../../secret") == ""
     assert "×" in own and "×" not in plain, "without a race of its own it promises no number"
 
 

@@ -112,7 +112,7 @@ PRESETS = (  # the first is what the page opens with
 OPENING = PRESETS[0].config
 
 
-def presets_of(pair: str) -> list[int]:
+def preset_indices(pair: str) -> list[int]:
     """Indices in :data:`PRESETS`: a pair's own, or the embedded pair's whose drafter it has."""
     configs = {index: preset.config for index, preset in enumerate(PRESETS)}
     if indices := [index for index, config in configs.items() if config.pair == pair]:

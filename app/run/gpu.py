@@ -74,7 +74,7 @@ def stop_event() -> threading.Event:
     return SharedEvent(slot)
 
 
-def seconds_of(plan: Mapping[str, DecodeConfig]) -> int:
+def gpu_seconds(plan: Mapping[str, DecodeConfig]) -> int:
     """Seconds of GPU to request for a race (shorter requests are served sooner), estimated from the
     new tokens and the pair's size as if every lane were vanilla."""
     pair = find_pair(next(iter(plan.values())).pair)

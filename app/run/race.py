@@ -37,7 +37,7 @@ from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_lin
 from ..content.error_cards import ErrorCard, card, new_run_id
 from ..temporary import own_folder
 from .engines import Factory, with_progress
-from .gpu import on_gpu, seconds_of
+from .gpu import gpu_seconds, on_gpu
 from .job import LOG, Job, frame, refusal
 from .turns import SHARES
 
@@ -296,7 +296,7 @@ Decode = Callable[[Ask, threading.Event], Generator["Update | str", None, None]]
 
 def decoding(factory: Factory) -> Decode:
     """A function that decodes races on the engines of ``factory``, on ZeroGPU in a worker."""
-    return on_gpu(lambda ask, stop: seconds_of(ask.plan))(partial(_decode, factory))
+    return on_gpu(lambda ask, stop: gpu_seconds(ask.plan))(partial(_decode, factory))
 
 
 def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update | str, None, None]:

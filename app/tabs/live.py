@@ -15,7 +15,7 @@ from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 from .. import controls, own_pairs, scripts
 from ..content.error_cards import card, new_run_id
-from ..content.examples import DARES, PRESETS, presets_of
+from ..content.examples import DARES, PRESETS, preset_indices
 from ..content.html import element
 from ..controls import QUIET, UNLIMITED, Controls
 from ..run.engines import Progress, with_progress
@@ -45,7 +45,7 @@ def build() -> Controls:
     widgets, preset = form.settings, form.method
     pair = widgets["pair"]
     chosen = [widgets[name] for name in controls.preset_values(PRESETS[0])]
-    preset.input(settings_of, [preset, pair], chosen, **QUIET)
+    preset.input(preset_updates, [preset, pair], chosen, **QUIET)
     touched = [  # a dropdown also fires `input` when it only loses the focus
         widget.select if isinstance(widget, gr.Dropdown) else widget.input for widget in chosen
     ]
@@ -56,8 +56,8 @@ def build() -> Controls:
     gr.on(knobs, None, window, steps, js=scripts.STEPS)
     pair.select(first_preset, [pair, preset], [preset, *chosen], **QUIET)
     pair.change(presets_here, pair, preset, **QUIET)
-    pair.change(drafters_of, models, widgets["drafter"], **QUIET)
-    gr.on([pair.change, widgets["drafter"].change], window_of, [*models, *window], window, **QUIET)
+    pair.change(drafter_update, models, widgets["drafter"], **QUIET)
+    gr.on([pair.change, widgets["drafter"].change], window_updates, [*models, *window], window, **QUIET)
     return form
 
 
@@ -66,9 +66,9 @@ def presets_here(pair: str) -> Any:
     return gr.update(choices=controls.preset_choices(pair))
 
 
-def settings_of(preset: str, pair: str) -> list[Any]:
+def preset_updates(preset: str, pair: str) -> list[Any]:
     """The settings of a preset, with the pair's own drafter of that kind; custom settings stay."""
-    presets = {str(index): PRESETS[index] for index in presets_of(pair)}
+    presets = {str(index): PRESETS[index] for index in preset_indices(pair)}
     if preset not in presets:
         return [gr.skip()] * len(controls.preset_values(PRESETS[0]))
     values = controls.preset_values(presets[preset])
@@ -82,8 +82,8 @@ def first_preset(pair: str, chosen: str) -> list[Any]:
     choices = controls.preset_choices(pair)
     first = choices[0][1]
     if chosen in [name for _, name in choices]:
-        return [gr.skip(), *settings_of(controls.CUSTOM, pair)]
-    return [gr.update(choices=choices, value=first), *settings_of(first, pair)]
+        return [gr.skip(), *preset_updates(controls.CUSTOM, pair)]
+    return [gr.update(choices=choices, value=first), *preset_updates(first, pair)]
 
 
 def own_pair(settings: Mapping[str, Any]) -> None:
@@ -143,14 +143,14 @@ def choose_own(values: Mapping[str, Any]) -> Iterator[tuple[Any, str]]:
     yield gr.update(choices=controls.pair_choices({}, name), value=name), element("p", text=words)
 
 
-def drafters_of(pair: str, drafter: str) -> Any:
+def drafter_update(pair: str, drafter: str) -> Any:
     """The drafters of a pair; the chosen one stays if the pair has it."""
     choices = controls.drafter_choices(pair)
     names = [name for _, name in choices]
     return gr.update(choices=choices) if drafter in names else gr.update(choices=choices, value=names[0])
 
 
-def window_of(pair: str, drafter: str, *values: int | None) -> list[Any]:
+def window_updates(pair: str, drafter: str, *values: int | None) -> list[Any]:
     """The maximum of γ and T, the drafter's longest window; larger values become it."""
     most = controls.longest_window(pair, drafter)
     kept, cut = gr.update(maximum=most), gr.update(maximum=most, value=most)
@@ -167,4 +167,4 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     if not values:
         return {name: query[name] for name in ("prompt",) if name in query}
     config = controls.check_settings(values)
-    return {"prompt": controls.prompt_of(query, config.pair), **controls.widget_values(config)}
+    return {"prompt": controls.linked_prompt(query, config.pair), **controls.widget_values(config)}

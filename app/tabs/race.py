@@ -97,5 +97,5 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     lanes = plan({**values, "methods": [name for name in query["methods"].split(",") if name]})
     config = lanes[BASELINE]
     methods = gr.update(choices=choices(config.pair), value=[name for name in lanes if name != BASELINE])
-    prompt = controls.prompt_of(query, config.pair)
+    prompt = controls.linked_prompt(query, config.pair)
     return {"prompt": prompt, "methods": methods, **controls.widget_values(config)}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec.structs import asdict
 from torch import Tensor
 
-from specdiff_core.decoding.verify import probs_of
+from specdiff_core.decoding.verify import drafted_probs
 from specdiff_core.drafters.base import DenoiseState, Draft
 from specdiff_core.schema.events import (
     Candidate,
@@ -81,7 +81,7 @@ def scored_event(
     """``confidence``: the target's distributions ``[g+1, V]``, at temperature 1 in a greedy run."""
     return TargetScored(
         round=round,
-        p=tuple(map(rounded, probs_of(draft, target_probs)[0])),
+        p=tuple(map(rounded, drafted_probs(draft, target_probs)[0])),
         candidates=top_candidates(confidence()) if detail else (),
         span=span,
     )

@@ -73,7 +73,7 @@ def verify(
 def _accept(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
     """Speculative sampling (Leviathan et al., Algorithm 1): accept x if u < min(1, p/q)."""
     tokens, size = draft.ids, len(draft.ids)
-    p, q = probs_of(draft, target_probs)
+    p, q = drafted_probs(draft, target_probs)
     tests: list[Test] = []
     dist, source = target_probs[size], "bonus"
     for i in range(size):
@@ -103,7 +103,7 @@ def _accept_block(
     With w₀ = 1, w_i = min(1, w_{i−1} · p/q) of the first i tokens, R_i = Σ_z (w_i · p(z) − q(z))₊
     of the next one, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ."""
     tokens, size = draft.ids, len(draft.ids)
-    p, q = probs_of(draft, target_probs)
+    p, q = drafted_probs(draft, target_probs)
     exact = [draft.probs is not None and exact_q for exact_q in draft.exact_q]
     if draft.probs is not None and all(exact):
         proposed = draft.probs.to(target_probs)  # what each token was drawn from
@@ -141,7 +141,7 @@ def _accept_block(
 def _match(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]) -> Decision:
     """Emit y_i = argmax(log p_i + g_i), g_i: the noise there; accept the draft while it agrees."""
     tokens, size = draft.ids, len(draft.ids)
-    p, q = probs_of(draft, target_probs)
+    p, q = drafted_probs(draft, target_probs)
     y = sampler.sample(target_probs, positions[: size + 1]).tolist()  # all at once, for a GPU
     count = next((i for i in range(size) if y[i] != tokens[i]), size)
     tests = tuple(
@@ -210,7 +210,7 @@ def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, posi
     this is the point-mass rule, with shared noise (``match``) it gives vanilla's text."""
     assert draft.parents is not None, "a window is not walked"
     tokens, parents = draft.ids, draft.parents
-    probs, _ = probs_of(draft, target_probs)
+    probs, _ = drafted_probs(draft, target_probs)
     tests: list[Test] = []
     path: list[int] = []
     node = ROOT
@@ -239,7 +239,7 @@ def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, posi
     return verdict, dist
 
 
-def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]]:
+def drafted_probs(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[float]]:
     """p and q of each drafted token behind its parent: in a window, the token to its left."""
     before = range(len(draft.ids)) if draft.parents is None else [parent + 1 for parent in draft.parents]
     rows, columns = torch.tensor([before, draft.ids], dtype=torch.long).to(target_probs.device, non_blocking=True)
@@ -251,7 +251,7 @@ def probs_of(draft: Draft, target_probs: Tensor) -> tuple[list[float], list[floa
 def expected_runs(draft: Draft, target_probs: Tensor) -> tuple[float, ...]:
     """S(x) = Σ_m Π_{j≤m} p_j(x_j) of each draft: the expected length of its accepted prefix
     (SpecDiff-2)."""
-    p, _ = probs_of(draft, target_probs)
+    p, _ = drafted_probs(draft, target_probs)
     return tuple(sum(itertools.accumulate((p[node] for node in branch), mul)) for branch in draft.branches)
 
 

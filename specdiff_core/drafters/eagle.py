@@ -150,7 +150,7 @@ def build(spec: DrafterSpec, placement: Placement, *, target: Any, pair: PairSpe
     """
     head: EagleHead = load_eagle(resolve(spec.source, spec.revision), placement.dtype).to(placement.device)
     config, vocab = target.config, vocabulary(target)
-    layers, width = head.layers_of(int(config.num_hidden_layers)), int(config.hidden_size)
+    layers, width = head.target_layers(int(config.num_hidden_layers)), int(config.hidden_size)
     wrong = ""
     if head.config.vocab_size != config.vocab_size:
         wrong = f"its vocabulary has {head.config.vocab_size} tokens, the target's {config.vocab_size}"

@@ -133,7 +133,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ConfigError: the pair lacks one of them, or it doesn't draw a window; the hint names those that fit.
         """
         if methods := getattr(self, "methods", ()):
-            return drafters_of(self.pair, methods)
+            return drafters_used(self.pair, methods)
         drafter = getattr(self, "drafter", "")
         return (window_drafter(self.pair, drafter) if self.windows else drafter,) if drafter else ()
 
@@ -268,7 +268,7 @@ class StopFlag(NamedTuple):
     is_set: ShouldStop
 
 
-def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
+def drafters_used(pair: str, names: Sequence[str]) -> tuple[str, ...]:
     """The drafters that these methods use on ``pair``, each once.
 
     Raises:
@@ -278,7 +278,7 @@ def drafters_of(pair: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(method.config(base).drafter for method in resolve_methods(pair, names)))
 
 
-def command_of(exploration: Exploration) -> list[str]:
+def command_words(exploration: Exploration) -> list[str]:
     """The arguments of ``python -m specdiff_core`` that measure the same."""
     words = [exploration.name] if exploration.alone else ["explore", exploration.name]
     for name, value in msgspec.to_builtins(exploration).items():
@@ -304,7 +304,7 @@ class ExplorationRun:
 
     Args:
         stopped: see :meth:`Exploration.explore`.
-        argv: the command line to record; by default :func:`command_of`.
+        argv: the command line to record; by default :func:`command_words`.
 
     Raises:
         SpecDiffError: as :meth:`Exploration.explore`, here and from :meth:`advance`.
@@ -319,7 +319,7 @@ class ExplorationRun:
         _ = exploration.drafters  # fail early if the pair lacks one
         self._exploration, self._engine, self._steps = exploration, engine, exploration.explore(engine, stopped)
         self._began, self._last = time.monotonic(), Step(0, 0, "", lambda: Answer(rows=[]))
-        placement, facts = engine.pair.placement, provenance(argv or command_of(exploration))
+        placement, facts = engine.pair.placement, provenance(argv or command_words(exploration))
         machine: dict[str, Any] = {"device": device_name(placement.device), "dtype": placement.dtype_name}
         machine |= {"threads": facts["threads"], "network": engine.pair.network}
         settings = msgspec.to_builtins(exploration)

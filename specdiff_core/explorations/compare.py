@@ -87,7 +87,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         groups: dict[float, Runs] = {}
         degrees = sorted(set(self.temperatures))
 
-        def race_of(name: str, prompt: Prompt) -> str:  # one of all methods for each kind of text
+        def race_name(name: str, prompt: Prompt) -> str:  # one of all methods for each kind of text
             return f"{prompt.flavour}#{name}"
 
         def answer() -> Answer:
@@ -108,7 +108,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         for turn, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {name: method.config(base) for name, method in methods.items()}
-            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads, race_of=race_of)
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads, race_name=race_name)
             for done, total, run in runs.fill():
                 doing = f"{methods[run.lane].label}, temperature {degree:g}"
                 yield Step(turn * total + done, len(degrees) * total, doing, answer)

@@ -185,7 +185,7 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
         if self.trained_for and not stopped():
             other = self._elsewhere(engine)
             yield from written(TARGET, other)
-            here, there = (one.pair.name_of("target") for one in (engine, other))
+            here, there = (one.pair.source_name("target") for one in (engine, other))
             yield from tried(Variant(TARGET, here, there, other.drafter(self.drafter)), TARGET)
             facts["agreement"] = _agreement(other, [*texts[""].values()])
         if self.temperature:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, command_of
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, command_words
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
 from specdiff_core.explorations.runs import Runs, narrow
@@ -396,7 +396,7 @@ def _files(folder: Path, name: str, settings: Learn) -> dict[str, bytes]:
     """The files of a drafter for ``--drafter``, with a README on how it was made."""
     card = f"""# A block drafter, trained in {settings.seconds} s
 
-From random weights, by {LABELS[name]}; made by `python -m specdiff_core {shlex.join(command_of(settings))}`.
+From random weights, by {LABELS[name]}; made by `python -m specdiff_core {shlex.join(command_words(settings))}`.
 Race it: `python -m specdiff_core race --target assets/embedded/target --drafter ./THIS-FOLDER --prompt …`
 """
     return {"README.md": card.encode(), **{file.name: file.read_bytes() for file in sorted(folder.iterdir())}}

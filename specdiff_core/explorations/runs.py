@@ -73,7 +73,7 @@ class Runs(Rows):
     Args:
         settings: key -> settings to measure; vanilla's are ``base``. Turn n adds n to the seed, as in the bench.
         threads: CPU threads of all runs; 0: the engine's.
-        race_of: (key, prompt) -> name of the race, by default one for each key; ``RACE#LANE`` puts several into one.
+        race_name: (key, prompt) -> name of the race, by default one for each key; ``RACE#LANE`` puts several into one.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Runs(Rows):
         stopped: ShouldStop,
         *,
         threads: int = 0,
-        race_of: Callable[[str, Prompt], str] = lambda key, prompt: key,
+        race_name: Callable[[str, Prompt], str] = lambda key, prompt: key,
     ) -> None:
         super().__init__(BASELINE)
         self._engine = engine
         self._settings = {BASELINE: find_method(BASELINE).config(base), **settings}
-        self._prompts, self._stopped, self._race_of = prompts, stopped, race_of
+        self._prompts, self._stopped, self._race_name = prompts, stopped, race_name
         self._vanilla: list[Event] = []  # its last run
         self.events: dict[str, list[Event]] = {}  # key -> its run since :meth:`fill` reported the one before
         self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # race -> vanilla's run, and the first of each lane
@@ -176,7 +176,7 @@ class Runs(Rows):
         if key == BASELINE:
             self._vanilla = self._stored(events)
         else:
-            name, _, lane = self._race_of(key, run.prompt).partition("#")
+            name, _, lane = self._race_name(key, run.prompt).partition("#")
             lanes = self._lanes.setdefault(name, {"vanilla": self._vanilla})
             if (lane := lane or "drafted") not in lanes:
                 lanes[lane] = self._stored(events)

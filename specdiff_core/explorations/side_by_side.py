@@ -12,7 +12,7 @@ from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, StopFlag, drafters_of
+from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, StopFlag, drafters_used
 from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
@@ -89,7 +89,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        return drafters_of(self.pair, (self.a, self.b))
+        return drafters_used(self.pair, (self.a, self.b))
 
     def config(self, run: str) -> DecodeConfig:
         """The settings of run ``a`` or ``b``.
@@ -227,7 +227,7 @@ def _answer(settings: SideBySide, runs: Mapping[str, Sequence[Event]], known: di
         if old := texts.get(branch["run"], ())[branch["position"] - 1 :]:
             same = sum(map(eq, old[len(forced) :], texts[BRANCH]))
             facts["branch"] |= {"instead_of": pieces.get(old[0], ""), "same": same}
-    rows = [row for name, events in runs.items() for row in rounds_of(name, events, starts[name], pieces)]
+    rows = [row for name, events in runs.items() for row in round_rows(name, events, starts[name], pieces)]
     trace = dump_trace(dict(runs), title=settings.title)
     return Answer(rows=rows, facts=facts, races={RACE: gzip.compress(trace, 9, mtime=0)})
 
@@ -247,7 +247,7 @@ def before_round(events: Sequence[Event], round: int) -> list[int]:
     raise ConfigError(f"That run has no round {round}.", field="round", hint=hint)
 
 
-def rounds_of(name: str, events: Sequence[Event], start: int, pieces: Mapping[int, str]) -> Iterator[dict[str, Any]]:
+def round_rows(name: str, events: Sequence[Event], start: int, pieces: Mapping[int, str]) -> Iterator[dict[str, Any]]:
     """A row for each round: drafted, accepted and rejected tokens with their numbers; no times for a branch.
 
     Args:

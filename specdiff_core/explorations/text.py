@@ -275,11 +275,11 @@ def judged(engine: Engine, before: Sequence[int], events: Sequence[Event]) -> It
                 token = last.ids[position + i]
                 line = decode(ids[: len(before) + position + i]).rsplit("\n", 1)[-1]
                 piece = decode([token])
-                yield piece, kind_of(piece, line), float(entropies[position + i]), i < event.accepted
+                yield piece, token_kind(piece, line), float(entropies[position + i]), i < event.accepted
             position += event.accepted + 1
 
 
-def kind_of(piece: str, line: str) -> str:
+def token_kind(piece: str, line: str) -> str:
     """The kind of a token: a number, a name, a line end, the end of a word, ….
 
     Args:

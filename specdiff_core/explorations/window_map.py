@@ -118,11 +118,11 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         prompts, skipped = self.prompts(engine)
         first = prompts[0].flavour
 
-        def race_of(key: str, prompt: Prompt) -> str:  # one for each kind of text
+        def race_name(key: str, prompt: Prompt) -> str:  # one for each kind of text
             return key if prompt.flavour == first else f"{key}@{prompt.flavour}"
 
         configs = {key: cell.config(self.base) for key, cell in cells.items()}
-        runs = Runs(engine, self.base, configs, prompts, stopped, race_of=race_of)
+        runs = Runs(engine, self.base, configs, prompts, stopped, race_name=race_name)
         times = PassTimes(engine, self.drafter, sorted({cell.gamma for cell in cells.values()}))
         ordered = sorted(cells.values(), key=lambda cell: (cell.auto, cell.steps, cell.gamma))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError, Stopped
-from specdiff_core.schema.events import Event, seconds_of
+from specdiff_core.schema.events import Event, event_time
 from specdiff_core.schema.settings import DecodeConfig
 
 Step = tuple[str, "Event | Exception"]
@@ -29,7 +29,7 @@ def interleave(lanes: Mapping[str, Iterator[Event]]) -> Iterator[Step]:
             if not isinstance(error, StopIteration):
                 yield lane, error
             continue
-        clocks[lane] = max(clocks[lane], seconds_of(event))
+        clocks[lane] = max(clocks[lane], event_time(event))
         yield lane, event
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.models.causal import config_of, load_network
+from specdiff_core.models.causal import load_network, pretrained_config
 from specdiff_core.models.folders import RELEASED, read_config, shown
 from specdiff_core.models.network import CausalLM, attend
 from specdiff_core.models.own_pairs import SHIFTS
@@ -76,7 +76,7 @@ def load_bidirectional(
             unsupported, or there is no mask id; the message names it.
     """
     values = read_config(folder)
-    config, stated = config_of(folder, "denoiser"), values.get("mask_token_id")
+    config, stated = pretrained_config(folder, "denoiser"), values.get("mask_token_id")
     vocab_size = int(config.vocab_size)
     mask = stated if mask_id is None else mask_id
     wrong = ""

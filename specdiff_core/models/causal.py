@@ -102,7 +102,7 @@ def load_causal(
     Raises:
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
-    config = config_of(folder, role)
+    config = pretrained_config(folder, role)
     with described(folder, role):
         why = unsupported(config, context) or ("it spans several devices" if spread else "")
     if not why:
@@ -113,7 +113,7 @@ def load_causal(
     return model, why
 
 
-def config_of(folder: Path, role: str) -> PretrainedConfig:
+def pretrained_config(folder: Path, role: str) -> PretrainedConfig:
     """``config.json`` as transformers reads it; Dream's, whose class is remote code, as Qwen2's.
 
     Raises:
@@ -205,7 +205,7 @@ def read_tables(folder: Path) -> tuple[Tensor, Tensor]:
 
 def _opened(folder: Path) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
     """:func:`_reader` of a model for this lab's network."""
-    config = config_of(folder, "target")
+    config = pretrained_config(folder, "target")
     with described(folder, "target"), torch.device("meta"):
         if why := unsupported(config, 1):
             raise WeightsError(f"No drafter can be made from parts of {shown(folder)}: {why}.", hint=OTHER)
@@ -234,7 +234,7 @@ def load_stock(
     options: dict[str, Any] = {}
     with described(folder, role):
         if (state := dequantised_state(folder)) is not None:
-            config = config_of(folder, role)
+            config = pretrained_config(folder, role)
             kind = getattr(transformers, (config.architectures or [""])[0])
             options = {"config": config, "state_dict": state}
         model, report = kind.from_pretrained(

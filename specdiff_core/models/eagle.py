@@ -73,7 +73,7 @@ class EagleHead(nn.Module):
         self.layers[0].freeze()
         return self
 
-    def layers_of(self, depth: int) -> tuple[int, ...]:
+    def target_layers(self, depth: int) -> tuple[int, ...]:
         """The layers of a target of ``depth`` layers that it reads."""
         return (depth - 1,)
 
@@ -159,7 +159,7 @@ class Eagle3Head(EagleHead):
         self.own_words = self.embed_tokens is not None and self.lm_head is not None
         self.read_layers = spec.read
 
-    def layers_of(self, depth: int) -> tuple[int, ...]:
+    def target_layers(self, depth: int) -> tuple[int, ...]:
         """The layers in ``config.json``; if it has none, the inputs of layers 2, L/2 and L − 3."""
         return self.read_layers or (1, depth // 2 - 1, depth - 4)
 

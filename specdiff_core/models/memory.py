@@ -97,13 +97,13 @@ def needed(pair: PairSpec, machine: Machine, drafters: Iterable[str] | None = No
     machine = replace(machine, dtype=machine.dtype_of(pair))
     names = None if drafters is None else set(drafters)
     specs = [spec for spec in pair.drafters if spec.source and (names is None or spec.name in names)]
-    target = size_of(pair.target, pair.revision, pair.published)
+    target = model_size(pair.target, pair.revision, pair.published)
     return Need(
         target=_bytes(target, pair.context, machine),
         weights=target.parameters * WIDTHS[machine.dtype] if target else 0,
         drafters={  # denoisers that re-read the text keep no KV cache
             spec.name: _bytes(
-                size_of(spec.source, spec.revision, spec.published), 0 if spec.context else pair.context, machine
+                model_size(spec.source, spec.revision, spec.published), 0 if spec.context else pair.context, machine
             )
             for spec in specs
         },
@@ -137,7 +137,7 @@ def refusal(pair: PairSpec, machine: Machine, drafters: Sequence[str]) -> str:
     return " ".join(sentences)
 
 
-def size_of(source: str, revision: str = "", published: Model | None = None) -> Model | None:
+def model_size(source: str, revision: str = "", published: Model | None = None) -> Model | None:
     """The size of a model from its weights, otherwise from what is published, otherwise by the
     sizes in its config.json. None if nothing is known."""
     try:
@@ -148,7 +148,7 @@ def size_of(source: str, revision: str = "", published: Model | None = None) -> 
         if published and not stored:
             return published
         tied = values.get("tie_word_embeddings", values.get("model_type") == "gpt2")
-        parameters, cache = sizes_of(values, tied=tied)
+        parameters, cache = config_sizes(values, tied=tied)
         if not (parameters := stored or parameters):
             return None
         return Model(
@@ -163,7 +163,7 @@ def size_of(source: str, revision: str = "", published: Model | None = None) -> 
         return published
 
 
-def sizes_of(values: dict[str, Any], *, tied: bool = True) -> tuple[int, int]:
+def config_sizes(values: dict[str, Any], *, tied: bool = True) -> tuple[int, int]:
     """Parameters of a transformer with this ``config.json``, without norms and biases; and numbers
     in the keys and values of one token."""
     layers = _number(values, "num_hidden_layers", "n_layer", "num_layers", "n_blocks")

@@ -82,7 +82,7 @@ def parse(values: dict[str, Any]) -> OwnPair:
         given["drafter"] = drafters.split(",")
     for part in ("target", "drafter"):
         typed = given.get(part, ())
-        sources = [source_of(one) for one in ([typed] if isinstance(typed, str) else typed)]
+        sources = [parse_source(one) for one in ([typed] if isinstance(typed, str) else typed)]
         if sources:
             given[part] = sources[0][0] if part == "target" else [source for source, _ in sources]
             revision = given.get(f"{part}_revision") or sources[0][1]
@@ -97,7 +97,7 @@ def parse(values: dict[str, Any]) -> OwnPair:
     return pair
 
 
-def source_of(typed: str) -> tuple[str, str]:
+def parse_source(typed: str) -> tuple[str, str]:
     """The source that somebody typed or pasted, and the revision in a hub address: without quotes and
     blanks, ``~`` as the home folder, and an address as ``owner/name`` or ``owner/name:file.gguf``."""
     text = typed.strip(" \t\r\n\"'`")
@@ -212,7 +212,7 @@ def _called(source: str) -> str:
 def _drafter(pair: OwnPair, source: str, folder: Path, context: int) -> DrafterSpec:
     """The record of a drafter whose config is in ``folder``: the name of its kind, so that every method knows it."""
     values = read_config(folder)
-    detected, model = kind_of(values), str(values.get("model_type", ""))
+    detected, model = drafter_kind(values), str(values.get("model_type", ""))
     kind, shift = pair.kind or detected, pair.shift
     if shift is None:
         shift = SHIFTS.get(model.lower(), 0 if "cond_dim" in values else 1 if "specdiff" in names_in(values) else None)
@@ -254,7 +254,7 @@ def _drafter(pair: OwnPair, source: str, folder: Path, context: int) -> DrafterS
     return dataclasses.replace(DRAFTER_KINDS["block_markov"] if chained else KINDS[kind], **fields)
 
 
-def kind_of(values: Mapping[str, Any]) -> str:
+def drafter_kind(values: Mapping[str, Any]) -> str:
     """The kind of drafter that a ``config.json`` describes: one of :data:`KINDS`, or empty."""
     text, model = names_in(values), str(values.get("model_type", "")).lower()
     marked = (name for name, kind in KINDS.items() if any(mark in text for mark in kind.marks))

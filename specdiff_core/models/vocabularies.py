@@ -39,7 +39,7 @@ class _Config(msgspec.Struct):
     added_tokens_decoder: dict[int, _Added | str] | None = None
 
 
-def names_of(folder: Path) -> dict[int, str]:
+def token_names(folder: Path) -> dict[int, str]:
     """Id -> token, from the tokenizer files of a folder; empty if none can be read without code.
 
     Raises:
@@ -88,10 +88,10 @@ def unshared_ids(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...
         PairUnavailable: the repository cannot be reached.
         TokenizerMismatch: there are too many.
     """
-    drafter = names_of(resolve(spec.source, spec.revision, weights=False))
+    drafter = token_names(resolve(spec.source, spec.revision, weights=False))
     if not drafter:
         return None
-    target = names_of(resolve(pair.tokenizer or pair.target, pair.revision, weights=False))
+    target = token_names(resolve(pair.tokenizer or pair.target, pair.revision, weights=False))
     return unshared(target, drafter, size) if target else None
 
 

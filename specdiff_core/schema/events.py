@@ -294,7 +294,7 @@ Event = (
 )
 
 
-def seconds_of(event: Event) -> float:
+def event_time(event: Event) -> float:
     """When an event happened on the decode clock of its run; 0 where it has no time."""
     match event:
         case Finished():

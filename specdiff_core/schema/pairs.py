@@ -190,7 +190,7 @@ DRAFTER_KINDS: dict[str, DrafterSpec] = {kind.name: kind for kind in (
 """Kinds of drafters, as methods name them, with the fields that drafters of a kind share."""
 
 
-def drafter_of(kind: str, **fields: Any) -> DrafterSpec:
+def drafter_spec(kind: str, **fields: Any) -> DrafterSpec:
     """A drafter of a kind, with ``fields`` replaced. Under another name it replaces its kind."""
     replaces = "" if fields.get("name", kind) == kind else kind
     return dataclasses.replace(DRAFTER_KINDS[kind], **{"replaces": replaces, **fields})
@@ -201,12 +201,12 @@ NONE, PROMPT_LOOKUP = DRAFTER_KINDS["none"], DRAFTER_KINDS["prompt_lookup"]
 
 def _shipped(pair: str, kind: str, folder: str = "", **fields: Any) -> DrafterSpec:
     """A drafter whose weights ship with the project."""
-    return drafter_of(kind, source=str(ASSETS / pair / (folder or fields.get("name", kind))), **fields)
+    return drafter_spec(kind, source=str(ASSETS / pair / (folder or fields.get("name", kind))), **fields)
 
 
 def _published(model: Model) -> DrafterSpec:
     fields = {"source": model.repo, "revision": model.revision, "context": model.context or None, "published": model}
-    return drafter_of(model.role, **fields, **model.drafter)
+    return drafter_spec(model.role, **fields, **model.drafter)
 
 
 # fmt: off

@@ -387,7 +387,7 @@ class DrafterTraining:
     def _card(self, learner: Learner) -> ModelCard:
         settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, ())
         learnt = (
-            f"Learnt from {len(answers.rows):,} answers of `{pair.name_of('target')}` "
+            f"Learnt from {len(answers.rows):,} answers of `{pair.source_name('target')}` "
             f"({answers.tokens:,} tokens) in {pair.placement.dtype_name}, at temperatures "
             f"{', '.join(f'{temperature:g}' for temperature in settings.temperatures)}."
         )

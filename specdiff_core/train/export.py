@@ -18,10 +18,10 @@ from specdiff_core.models.dflash import COPIES, PAIR_ROWS, DFlashDraftModel, fro
 from specdiff_core.models.eagle import Eagle3Head, load_eagle, save_eagle
 from specdiff_core.models.files import replacing, write_folder
 from specdiff_core.models.folders import read_config, read_gguf, shown
-from specdiff_core.models.own_pairs import kind_of
+from specdiff_core.models.own_pairs import drafter_kind
 from specdiff_core.models.sources import is_gguf, resolve
 from specdiff_core.schema.errors import ConfigError, WeightsError
-from specdiff_core.train.learners import sizes_of
+from specdiff_core.train.learners import layer_config
 
 LAYOUTS = {"block": ("speculators", "z-lab", "gguf"), "eagle": ("eagle",)}
 """Kind of drafter -> the layouts that engines read."""
@@ -44,7 +44,7 @@ def export(drafter: Path, layout: str, out: Path, *, target: str = "", verifier:
         WeightsError: files are missing or damaged, the target doesn't fit, or no engine has such a network.
     """
     values = read_config(drafter)
-    layouts = LAYOUTS.get(kind_of(values), ())
+    layouts = LAYOUTS.get(drafter_kind(values), ())
     if layout not in layouts:
         hint = f"Give --to {' or '.join(layouts)}." if layouts else "Export a block drafter or an EAGLE head."
         raise ConfigError(f"No engine reads the drafter in {shown(drafter)} as {layout}.", field="to", hint=hint)
@@ -161,7 +161,7 @@ def _misfit(model: DFlashDraftModel, table: Any) -> WeightsError:
 
 def _network(model: DFlashDraftModel) -> dict[str, Any]:
     """Qwen3's fields of its config."""
-    return {"num_hidden_layers": model.shape.layers, **sizes_of(model.config)}
+    return {"num_hidden_layers": model.shape.layers, **layer_config(model.config)}
 
 
 def _block(model: DFlashDraftModel) -> int:

@@ -29,7 +29,7 @@ from specdiff_core.models.folders import read_config, shown
 from specdiff_core.models.kernels import multiplies_bf16
 from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel, load_masked
 from specdiff_core.models.network import Vocabulary, attend, causal
-from specdiff_core.models.own_pairs import kind_of
+from specdiff_core.models.own_pairs import drafter_kind
 from specdiff_core.models.sources import is_gguf
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train import losses
@@ -503,7 +503,7 @@ ENDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 """Fields of a target's config that a Llama needs, or it would have those of Llama 1."""
 
 
-def sizes_of(target: Any) -> dict[str, Any]:
+def layer_config(target: Any) -> dict[str, Any]:
     """The fields of a layer like those of a ``target`` with this config."""
     width, heads = int(target.hidden_size), int(target.num_attention_heads)
     rope = getattr(target, "rope_parameters", None) or {}
@@ -534,7 +534,7 @@ def block_config(
         name: what it is called: a repository, or a folder.
         words: how many the drafter has.
     """
-    network = {"num_hidden_layers": settings.layers, **sizes_of(target)}
+    network = {"num_hidden_layers": settings.layers, **layer_config(target)}
     facts: Any = {"verifier": name, "architectures": getattr(target, "architectures", None) or ()}
     facts |= {"taps": taps, "block": settings.block, "words": words, "mask": mask}
     own = {"markov_width": settings.markov} if settings.markov else {}
@@ -562,7 +562,7 @@ def masked_config(target: Any, name: str, settings: DrafterSettings, *, mask: in
         "architectures": [ARCHITECTURE],
         "model_type": "llama",
         "num_hidden_layers": len(settings.cut) or settings.layers,
-        **sizes_of(target),
+        **layer_config(target),
         "block_size": settings.block,
         "draft_vocab_size": words,
         "mask_token_id": mask,
@@ -577,7 +577,7 @@ def causal_config(target: Any, settings: DrafterSettings) -> dict[str, Any]:
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "num_hidden_layers": len(settings.cut) or settings.layers,
-        **sizes_of(target),
+        **layer_config(target),
         **{name: getattr(target, name, None) for name in ENDS},
         "tie_word_embeddings": bool(getattr(target, "tie_word_embeddings", False)),
         "dtype": "bfloat16",
@@ -635,7 +635,7 @@ def exported(folder: Path) -> tuple[DFlashDraftModel | MaskedDraftModel, dict[st
         model, trained = load_masked(folder), True
         cut = (values.get("cut_from") or {}).get("layers") or ()
         shape = {"kind": "masked", "block": model.config.block_size, "cut": tuple(cut)}
-    elif kind_of(values) == "block":
+    elif drafter_kind(values) == "block":
         model = block = from_folder(folder)
         config = block.config
         trained = not any(block.reaches) and all(getattr(config, name) == value for name, value in PLAIN.items())
@@ -665,7 +665,7 @@ def take_weights(model: DFlashDraftModel, start: DFlashDraftModel) -> None:
 def new_eagle(target: Any, *, seed: int = 0) -> EagleHead:
     """An untrained EAGLE head for a target with this config, which repeats its feature at first."""
     ends: Any = {name: getattr(target, name, None) for name in ENDS}
-    config = LlamaConfig(**sizes_of(target), **ends, num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
+    config = LlamaConfig(**layer_config(target), **ends, num_hidden_layers=1, architectures=["LlamaForCausalLMEagle"])
     head, generator = EagleHead(config), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in head.parameters():
