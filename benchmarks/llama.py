@@ -85,7 +85,7 @@ def kind_for(drafter: DrafterSpec) -> str:
     DSpark's plain one is known there."""
     values = read_config(resolve(drafter.source, drafter.revision, weights=False))
     values = {**values, **values.get("dflash_config", {})}
-    plain = bool(values.get("markov_width") or values.get("markov_rank")) and values.get("markov_head_type", "vanilla") == "vanilla"
+    plain = any(map(values.get, ("markov_width", "markov_rank"))) and values.get("markov_head_type") != "gated"
     if drafter.chained != plain:
         return ""
     return "DRAFT_DSPARK" if plain else "DRAFT_DFLASH"
