@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import brotli  # type: ignore[import-not-found,import-untyped,unused-ignore]  # of some versions no types
 import plotly  # type: ignore[import-untyped]  # it has no types
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
@@ -175,7 +176,7 @@ class CachedResponses:
         return (path, pick_encoding(headers), scope["scheme"], scope["root_path"], race, *address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        key = self.cache_key(scope)
+        key = await run_in_threadpool(self.cache_key, scope) if scope.get("query_string") else self.cache_key(scope)
         if key is None and (scope["type"], scope.get("path")) != ("http", "/"):
             await self.app(scope, receive, send)
             return
@@ -207,7 +208,8 @@ class CachedResponses:
         if scope["path"] == "/":
             body = _BASE.sub(lambda match: match[0] + self.scripts, body, count=1)
             if self.worded:
-                body = self.worded(body, scope["query_string"].decode("latin-1"), str(Request(scope).base_url))
+                words = scope["query_string"].decode("latin-1"), str(Request(scope).base_url)
+                body = await run_in_threadpool(self.worded, body, *words)  # it may read a trace
         if encoding and headers.get("content-type", "").startswith(("text/", "application/")):
             body, headers["content-encoding"] = PACKERS[encoding](body), encoding
             headers.add_vary_header("Accept-Encoding")

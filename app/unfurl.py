@@ -30,6 +30,8 @@ LEAD = "A small model fills the blanks. A big one checks them all at once."
 SIZE = (1200, 630)
 LARGEST = 4 * 2**20
 """Bytes of a trace that gets a card: it is read while its page is made. A visitor's file may have far more."""
+LINE = 300
+"""Characters of the longest line of a card."""
 FONT = Path(__file__).parent / "static" / "fonts" / "inter-latin.woff2"
 _META = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 _NAME = re.compile(r"[\w-]+\.jsonl(\.gz)?")
@@ -115,9 +117,9 @@ def _summary(raw: bytes) -> Summary | None:
 
 
 def linked_race(query: str) -> str:
-    """The race that a link names; empty: none that is kept."""
+    """The race that a link names; empty: none that is kept. Of several it is the first: each takes time to read."""
     values = parse_qs(query)
-    names = [*values.get("run", []), *values.get("trace", [])]
+    names = [*values.get("run", [])[:1], *values.get("trace", [])[:1]]
     return next((name for name in names if _NAME.fullmatch(name) and _read(name)), "")
 
 
@@ -188,6 +190,8 @@ def picture(summary: Summary) -> bytes:
 
 
 def _cut(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
+    """The beginning of a text on one line; no more of a long one is measured than could fit."""
+    text = " ".join(text.split())[:LINE]
     while text and draw.textlength(text, font) > width:
         text = text.removesuffix("…")[:-1] + "…" if len(text) > 1 else ""
     return text

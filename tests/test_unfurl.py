@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from io import BytesIO
 
 import msgspec
@@ -79,3 +80,19 @@ def test_a_card_is_a_picture() -> None:
     assert Image.open(BytesIO(answer.content)).size == unfurl.SIZE
     assert client.get("/cards/..%2Fsecret.png").status_code == 404
     assert client.get("/cards/none.jsonl.png").status_code == 404
+
+
+@pytest.mark.parametrize("words", ["one\nline", "W" * 2_000_000])
+def test_a_card_of_any_text_is_drawn_at_once(words: str) -> None:
+    guesses = (unfurl.Guess(words, "✓"), unfurl.Guess("a", "✕"))
+    summary = unfurl.Summary(words, 1.5, guesses, words, "words", 1.0, words, words)
+    began = time.process_time()
+    assert Image.open(BytesIO(unfurl.picture(summary))).size == unfurl.SIZE
+    assert time.process_time() - began < 5
+
+
+def test_a_link_is_read_once_whatever_it_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(unfurl, "_read", read.append)
+    assert unfurl.linked_race("&".join(f"run={i}.jsonl&trace={i}.jsonl" for i in range(100))) == ""
+    assert len(read) <= 2
