@@ -2,15 +2,18 @@
 
 /** Set one probability of a distribution; the others share the rest in their old proportions. */
 export function withProbability(p, at, value) {
-  const rest = p.reduce((sum, prob, i) => i === at ? sum : sum + prob, 0);
+  const rest = sum(p.filter((_, i) => i !== at));
   return p.map((prob, i) =>
     i === at ? value : rest > 0 ? (prob / rest) * (1 - value) : (1 - value) / (p.length - 1)
   );
 }
 
+/** @param {number[]} values */
+export const sum = (values) => values.reduce((a, b) => a + b, 0);
+
 /** Normalise weights to a distribution; null if their sum is zero. */
 export function normalised(weights) {
-  const total = weights.reduce((a, b) => a + b, 0);
+  const total = sum(weights);
   return total > 1e-12 ? weights.map((weight) => weight / total) : null;
 }
 
@@ -25,7 +28,7 @@ export function drawn(odds, u) {
 export function acceptance(p, q) {
   const kept = p.map((value, i) => Math.min(value, q[i]));
   const residual = normalised(p.map((value, i) => Math.max(0, value - q[i])));
-  return { kept, alpha: kept.reduce((a, b) => a + b, 0), residual };
+  return { kept, alpha: sum(kept), residual };
 }
 
 /** A small generator with a seed (mulberry32): uniform in [0, 1). */

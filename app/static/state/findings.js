@@ -2,7 +2,7 @@
 // otherwise from a recording, always naming the source. Pure: strings out.
 
 import { SAME_TEXT, TEST_KINDS } from './declared.js';
-import { acceptance } from './draws.js';
+import { acceptance, sum } from './draws.js';
 import { costAt } from './sandbox.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
@@ -10,7 +10,6 @@ import { milliseconds, percent, plural, ratio, settingsWords, times } from './fo
 import { stateAt } from './lane.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
-/** @import { Test } from './events.d.ts' */
 
 /** @typedef {NonNullable<ReturnType<typeof runOf>>} Run a drafted lane against vanilla */
 /** @typedef {{p: number[], q: number[], tokens: string[]}} Sliders of the widget “Three tokens” */
@@ -48,8 +47,7 @@ export function runOf(lane, vanilla, noSteps, quiet = true) {
     alpha: alpha(state),
     speedup: speedUp(pace(lane), pace(vanilla)),
     kinds: [...new Set(tests.map(({ kind }) => kind))],
-    odds: tests.reduce((sum, /** @type {Test} */ { threshold }) => sum + threshold, 0) /
-      tests.length,
+    odds: sum(tests.map(({ threshold }) => threshold)) / tests.length,
     c: cost?.cost ?? null,
     v: cost?.verify ?? null,
     rows: 1 + (config.tree_nodes || config.gamma * config.num_drafts),

@@ -1,7 +1,7 @@
 // The data of figures with a formula: computed from an answer's numbers at the values of sliders
 // (specdiff_core/explorations/figures.py: Slider). Pure: Plotly's data out, with roles as colours.
 
-import { acceptance, normalised } from './draws.js';
+import { acceptance, normalised, sum } from './draws.js';
 import { costAt, expectedTau } from './sandbox.js';
 import { piece } from './detokenize.js';
 import { plural, ratio, times } from './format.js';
@@ -207,10 +207,9 @@ function matched(answer, figure, { target, drafter }) {
   const { places } = answer.facts;
   const targets = places.map(({ counts, p }) => heated(counts, p, target));
   const alpha = (degree) => {
-    const each = places.map(({ counts, q }, i) =>
-      acceptance(targets[i], heated(counts, q, degree)).alpha
-    );
-    return each.reduce((a, b) => a + b, 0) / each.length;
+    const tested = (/** @type {any} */ { counts, q }, i) =>
+      acceptance(targets[i], heated(counts, q, degree)).alpha;
+    return sum(places.map(tested)) / places.length;
   };
   const all = range(0, 2, 0.05).map((degree) => ({ degree, alpha: alpha(degree) }));
   const best = largest(all, (one) => one.alpha);

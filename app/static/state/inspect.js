@@ -3,7 +3,7 @@
 
 import { TEST_KINDS } from './declared.js';
 import { decisive, stateAt } from './lane.js';
-import { acceptance, drawn, normalised, uniform } from './draws.js';
+import { acceptance, drawn, normalised, sum, uniform } from './draws.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Lane, PartialRound } from './lane.js' */
 
@@ -75,8 +75,7 @@ export function inspected(view, place, greedy = false) {
     )
     : [];
   /** @param {Map<number, number>} probs */
-  const left = (probs) =>
-    probs.size ? Math.max(0, 1 - [...probs.values()].reduce((a, b) => a + b, 0)) : null;
+  const left = (probs) => probs.size ? Math.max(0, 1 - sum([...probs.values()])) : null;
   if (target.size || drafter.size) rows.push({ id: null, p: left(target), q: left(drafter) });
   const reached = Boolean(verified) &&
     (tree
@@ -99,7 +98,6 @@ export function inspected(view, place, greedy = false) {
     extra, // what the target wrote here
     source: extra === null ? '' : verified?.source ?? '', // why: residual, bonus or target
     test: testOf(tests, position, node, drafted),
-    step: reveal ? reveal.step : null,
     holds: recorded.length ? 'all' : target.size ? 'drafted' : 'none', // which p the trace has
   };
 }

@@ -53,10 +53,9 @@ function Rows({ rows, meanings, open, unfold }) {
  *  @param {string} name of the question @param {string} kind of the file */
 function save(name, answer, charts, kind) {
   const filename = `specdiff-${name}-` + answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '');
-  if (kind === 'csv') return download(csvOf(answer.rows), 'text/csv', `${filename}.csv`);
-  if (kind === 'prompts') {
-    return download(csvOf(answer.runs ?? []), 'text/csv', `${filename}-prompts.csv`);
-  }
+  const csv = (rows, name) => download(csvOf(rows), 'text/csv', `${name}.csv`);
+  if (kind === 'csv') return csv(answer.rows, filename);
+  if (kind === 'prompts') return csv(answer.runs ?? [], `${filename}-prompts`);
   if (kind === 'json') {
     return download(JSON.stringify(answer, null, 1), 'application/json', `${filename}.json`);
   }
