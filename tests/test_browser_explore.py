@@ -143,7 +143,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         assert one.locator(".sd-exp .js-plotly-plot").count() == 0, "no recorded chart under “Measured here”"
         before = one.evaluate(f"{LIVE}.losslessness.done")
         one.reload()
-        one.wait_for_function(f"window.specdiff?.players.explore?.answers.live.losslessness?.done > {before}")
+        one.wait_for_function(f"window.specdiff?.players.explore?.question.answers.live.losslessness?.done > {before}")
         assert one.input_value("#explore-losslessness-runs") == "100000"
         assert one.locator(".sd-exp-run").is_disabled()
         other.fill("#live-prompt textarea", "A slow prompt of another visitor")

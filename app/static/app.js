@@ -9,54 +9,23 @@ import { Frames } from './frames.js';
 import { isOpen, isShown, openTab, REFUSAL, register, visit } from './page.js';
 import { isRun, linkOf, readMoment } from './state/moment.js';
 import { know } from './views/glossary.js';
-import { listen } from './job.js';
+import { listen } from './messages.js';
 import { Playback } from './playback.js';
 import { Player } from './views/player.js';
 import { Playhead } from './state/playhead.js';
 import { RaceForm } from './race_form.js';
 import { RaceJob } from './race_job.js';
+import { raceLesson } from './lesson_race.js';
 import { recall } from './storage.js';
 import { save } from './run_links.js';
 import { Shown } from './state/shown.js';
 import { Stage } from './state/stage.js';
 import { store } from './store.js';
-/** @import { Looks } from './state/marks.js' */
-/** @import { Settings } from './state/moment.js' */
+/** @import { PlayerOptions as Options, Recording, State } from './tabs.d.ts' */
 /** @import { Race } from './race_job.js' */
 /** @import { Trace } from './state/trace.js' */
 
-/** @typedef {PlayerOptions & Looks} Options what the server says about the page (app/page.py) */
-/**
- * @typedef {object} PlayerOptions
- * @property {'live' | 'race'} kind
- * @property {string} plotly @property {number} crowded
- * @property {Record<string, string>} exactness what is claimed about a text, by a run's exactness
- * @property {number} patience seconds the server takes for a stopped run's last frame
- * @property {string[]} noSteps drafters that don't denoise
- * @property {Record<string, Record<string, string>>} drafters what they are called, by pair
- * @property {{title: string, url: string, settings: Settings, block?: string}[]} recordings the first
- *  opens the page; `block`: its staged round with other windows and steps
- * @property {import('./views/glossary.js').Symbols} symbols the glossary
- * @property {number} kept seconds that the server keeps a run
- * @property {string} prefix with which the ids of its controls begin
- * @property {import('./state/predicted.js').Predictions} predictions by pair and drafter
- * @property {import('./state/predicted.js').Measured[]} typical measured ranges of similar settings
- * @property {string} empty shown before there is a race
- */
-
 /** @typedef {App['acts']} Acts */
-/** @typedef {Omit<PlayerOptions['recordings'][0], 'settings'> & {settings: string}} Recording with its
- *  settings as a link's query */
-/**
- * @typedef {object} State
- * @property {Shown} shown on the stage
- * @property {any} place the race on the stage, as `restore` takes it; null: it can't be opened again
- * @property {string} formSettings of the controls
- * @property {string} runSettings of the latest run; the controls may have changed since
- * @property {string} stale a note that the controls do not match the stage
- * @property {{shown: Shown, part: number, parts: number} | null} redrafting whose block the server
- *  drafts now, and how many of its sizes it has begun
- */
 
 const UNREADABLE = {
   title: 'This trace cannot be shown',
@@ -117,6 +86,7 @@ export class App {
       keepMoment: (/** @type {HTMLElement} */ button) => this.keepMoment(button),
       save: () => save(this.shown),
     };
+    this.lesson = raceLesson(this);
     this.draw();
     this.job.content = /** @type {HTMLElement} */ (root.querySelector('.sd-main'));
     // Fires when the tab is shown or hidden: the size changes from or to zero.

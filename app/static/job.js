@@ -1,6 +1,6 @@
 // Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the
-// queue, is followed, stopped, or lost; and the component that carries the server's messages. A run
-// ends with its final message, or with Gradio's event if that never comes.
+// queue, is followed, stopped, or lost. It ends with its final message, or with Gradio's event if that
+// never comes.
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
@@ -66,6 +66,11 @@ export class Job {
   /** Whether a run takes up the player; one that waits in the queue leaves it to the visitor. */
   get busy() {
     return this.state === 'waiting' ? this.stopped : this.state !== 'idle';
+  }
+
+  /** What the status line says, and whether the run is over. */
+  get progressNow() {
+    return { words: this.status.element.textContent ?? '', over: this.state === 'idle' };
   }
 
   /** @param {State} state */
@@ -177,29 +182,4 @@ export class Job {
   ended(ending, live, message, result) {
     return null;
   }
-}
-
-/** Pass the messages of a component to its job; an unchanged value is ignored.
- *  @param {Job<any>} job @param {{value: string}} props
- *  @param {(name: string, callback: () => void) => void} watch
- *  @param {{title: string, message: string, hint: string}} unreadable shown on an error
- *  @param {(message: any) => unknown} [openFile] shows a file that the visitor opened */
-export function listen(job, props, watch, unreadable, openFile = () => {}) {
-  const first = props.value ? JSON.parse(props.value) : {};
-  let last = first.card && first.source === 'file' ? props.value : ''; // shown by the open tab
-  let turn = Promise.resolve(); // keeps messages in order although unpacking takes a moment
-  const take = () => {
-    const { value } = props;
-    if (!value || value === last) return;
-    last = value;
-    const message = JSON.parse(value);
-    turn = turn.then(async () => {
-      await (message.source === 'file' ? openFile(message) : job.receive(message));
-    }).catch((error) => {
-      job.card.show(unreadable);
-      console.warn('not shown:', error);
-    });
-  };
-  watch('value', take);
-  take();
 }

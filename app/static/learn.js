@@ -1,19 +1,18 @@
 // The Learn tab: lessons, which open the other tabs, and a summary at their end.
 
+import { Follower } from './follower.js';
 import { Guide } from './guide.js';
-import { ElementSlot, html, render } from './views/ui.js';
 import { LessonSight } from './lesson_sight.js';
 import { markLessons } from './views/lessons.js';
 import { Presenter } from './presenter.js';
 import { gloss, know } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
-import { momentQuery, readMoment } from './state/moment.js';
+import { linkQuery, stepsOf } from './lesson_steps.js';
+import { readMoment } from './state/moment.js';
 import { address } from './views/link.js';
-import { openTab, page, seated } from './page.js';
+import { openTab, seated } from './page.js';
 import { PARTS } from './state/steps.js';
 import { send } from './views/room.js';
-/** @import { App } from './app.js' */
-/** @import { Explore } from './explore.js' */
 
 /** @typedef {import('./state/events.d.ts').Lesson & {truth: string, round: number}} Lesson `truth`:
  *  its answer in words; `round`: of its recording; without a question, the summary */
@@ -34,7 +33,6 @@ export class Learn {
     this.root = root;
     this.lessons = lessons;
     this.core = new URLSearchParams(location.search).get('path') === 'core';
-    this.left = ''; // the question of a room whose card was closed
     this.defaults = defaults;
     /** @type {Record<string, Answered>} by lesson */
     this.answers = recallValue(KEPT[0], {}, KEPT[1]);
@@ -52,8 +50,11 @@ export class Learn {
       this.guide.draw();
     };
     this.guide.once = Boolean(seated); // the verdict of a check shows the answer
-    this.guide.about = () => this.roomNotice();
-    addEventListener('specdiff:room', () => this.followProjector());
+    this.follower = new Follower(this.guide, lessons, {
+      lesson: () => this.lesson,
+      start: (lesson, at) => this.start(lesson, at),
+      draw: () => this.draw(),
+    });
     this.sight = new LessonSight(this.guide);
     this.presenter = new Presenter(this.guide, {
       path: () => this.path,
@@ -126,53 +127,9 @@ export class Learn {
     return guess < 0 ? answer : `✕ You said “${guesses[guess]}”. ${answer}`;
   }
 
-  /** The lesson and the step that the room's projector shows; null before it shows one.
-   *  @returns {[Lesson, number] | null} */
-  get projected() {
-    const { question } = page.room;
-    const dash = question.lastIndexOf('-');
-    const lesson = this.lessons.find(({ name }) => name === question.slice(0, dash));
-    const at = PARTS.indexOf(question.slice(dash + 1));
-    return lesson && at >= 0 ? [lesson, at] : null;
-  }
-
-  /** On a page of a room: show what the projector shows, unless the visitor closed it. */
-  followProjector() {
-    const { closed, question, revealed } = page.room;
-    const { guide, projected } = this;
-    guide.led = !closed;
-    if (projected && !closed && question !== this.left) {
-      const [lesson, at] = projected;
-      if (guide.at < 0 || lesson !== this.lesson || at !== guide.at) this.start(lesson, at);
-      if (guide.open !== revealed) guide.reveal(revealed);
-    }
-    this.draw();
-  }
-
-  /** On a page of a room: where it is, and the way back to what the projector shows. */
-  roomNotice() {
-    const { closed } = page.room;
-    if (!seated || (closed && this.guide.note)) return null; // the note says it
-    const { projected } = this;
-    const back = () => {
-      this.left = '';
-      this.followProjector();
-    };
-    const away = !closed && projected && this.guide.at < 0;
-    return html`
-      <p class="sd-sub" role="status">${closed ||
-        'You’re in the room: your answers count there, without your name.'} ${away &&
-        html`
-          <button type="button" class="sd-link"
-            onclick=${back}>Back to the projector: ${projected[0].title}</button>
-        `}</p>
-    `;
-  }
-
   draw() {
     this.guide.draw();
-    const place = this.root.querySelector('.sd-room');
-    if (place) render(this.roomNotice(), place);
+    this.follower.draw(this.root.querySelector('.sd-room'));
     const { lessons, core, answers, guide } = this;
     markLessons(this.root, {
       lessons,
@@ -196,80 +153,15 @@ export class Learn {
 
   /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson */
   steps(lesson) {
-    const { sight } = this;
     this.lesson = lesson;
-    Object.assign(sight, { numbers: null, proof: null });
-    const { name, predict, guesses, watch, explain, check, answers } = lesson;
-    const copyOf = (selector) => {
-      const element = this.root.querySelector(`#lesson-${name} ${selector}`)?.cloneNode(true);
-      return element && html`<${ElementSlot} element=${element} />`;
-    };
-    if (!predict) {
-      return [{ title: lesson.title, words: explain, extra: () => copyOf('.sd-formula') }];
-    }
-    return [
-      {
-        title: 'Predict',
-        words: [predict],
-        options: guesses.map((words) => ({ words })),
-        skips: true,
-      },
-      {
-        title: 'Watch',
-        words: [watch.words],
-        extra: () =>
-          html`
-            <p class="sd-truth">${this.guessed(lesson)} ${lesson.truth}</p>
-            ${sight.numbers && html`<div class="sd-guide-numbers">${sight.numbers}</div>`}
-          `,
-        show: () => sight.open(lesson),
-      },
-      {
-        title: 'Explain',
-        words: explain,
-        instead: `${predict} What did you see?`,
-        scene: () => copyOf('.sd-scene'),
-        extra: () => copyOf('.sd-formula'),
-      },
-      {
-        title: 'Check',
-        words: [check],
-        options: answers,
-        proof: () => sight.proof,
-        show: () => sight.prove(lesson),
-      },
-    ];
+    Object.assign(this.sight, { numbers: null, proof: null });
+    return stepsOf(lesson, this.root, this.sight, () => this.guessed(lesson));
   }
 
-  /** The query of a link to a step of a lesson: the moment or the form on the screen, and the
-   *  settings of the Live tab that differ from the defaults. @param {Lesson} lesson
-   *  @param {number} at */
-  query({ name, watch }, at) {
-    const live = /** @type {App | undefined} */ (page.players.live);
-    const explore = /** @type {Explore} */ (page.players.explore);
-    const query = new URLSearchParams({ lesson: name, step: String(at + 1) });
+  /** The query of a link to a step of a lesson. @param {Lesson} lesson @param {number} at */
+  query(lesson, at) {
+    const query = linkQuery(lesson, at, this.sight.comingTo(lesson), this.defaults);
     if (this.core) query.set('path', 'core');
-    const changed = at && watch.explore && explore?.state.name === watch.explore
-      ? new URLSearchParams(explore.query())
-      : null;
-    if (changed && changed.size > 1) return new URLSearchParams([...query, ...changed]);
-    const coming = this.sight.linked?.lesson?.name === name && this.sight.linked.moment
-      ? momentQuery(this.sight.linked.moment)
-      : ''; // requested by the link, not shown yet
-    if (watch.trace) {
-      for (const [key, value] of new URLSearchParams(coming || (at ? live?.momentQuery() : ''))) {
-        query.set(key, value);
-      }
-    }
-    const settings =
-      [live?.recordings[0]?.settings, live?.shown.file && live.shown.settings].includes(
-          live?.state.formSettings,
-        )
-        ? ''
-        : live?.state.formSettings;
-    for (const [key, value] of new URLSearchParams(settings)) {
-      if (key === 'drafter' || value !== String(this.defaults?.[key] ?? '')) query.set(key, value);
-    }
     return query;
   }
 
@@ -279,7 +171,7 @@ export class Learn {
     this.sight.leave();
     openTab('learn');
     if (!this.guide.room) address(`tab=learn${this.core ? '&path=core' : ''}`);
-    this.left = page.room.question;
+    this.follower.leave();
     this.draw();
     if (!lesson) return;
     const next = onward ? this.path[this.path.indexOf(lesson) + 1] : null;

@@ -3,7 +3,11 @@
 
 import { address, fits, giveLink, say } from './views/link.js';
 import { joinRoom } from './views/room.js';
+import { until } from './views/dom.js';
 
+/** @import { Lesson } from './learn.js' */
+/** @import { Moment } from './state/moment.js' */
+/** @import { Playback } from './playback.js' */
 /** @import { Run } from './state/findings.js' */
 /** @import { Shown } from './views/room.js' */
 
@@ -11,7 +15,19 @@ import { joinRoom } from './views/room.js';
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
 /** @typedef {{root: HTMLElement, showRecording?: (race: Asked) => unknown, restore?: (place: any) => unknown, place?: any,
- *  query?: () => string}} Player `place`: what it shows, as `restore` takes it */
+ *  query?: () => string, lesson?: LessonTab}} Player `place`: what it shows, as `restore` takes it */
+/**
+ * @typedef {object} LessonTab what a tab does for the lessons that point at it
+ * @property {(lesson: Lesson, moment: Moment | null) => Promise<Element | null>} show shows the
+ *  moment, or what the lesson is about, and returns its element
+ * @property {(lesson: Lesson) => string[]} findings sentences with measured numbers
+ * @property {(lesson: Lesson) => unknown} run runs what the lesson shows
+ * @property {() => {words: string, over: boolean}} progress of that run
+ * @property {(question: string) => string} query of a link to what is shown
+ * @property {() => string} [settings] that the visitor changed, as a link's query
+ * @property {(question: string) => import('./tabs.d.ts').Widget['sliders']} [sliders]
+ * @property {() => void} [leave] shows whole figures again @property {Playback} [playback]
+ */
 
 const MOST_RUNS = 32;
 
@@ -104,6 +120,15 @@ export function share() {
 export function openTab(kind) {
   const button = [...document.querySelectorAll(TAB)].find((tab) => tabOf(tab) === kind);
   if (button instanceof HTMLElement) button.click();
+}
+
+/** What a tab does for lessons, if it was opened. @param {string} kind */
+export const lessonTab = (kind) => page.players[kind]?.lesson;
+
+/** Open a tab for a lesson; null if it doesn't appear. @param {string} kind */
+export function openLessonTab(kind) {
+  openTab(kind);
+  return until(() => lessonTab(kind));
 }
 
 // ---- Back and Forward walk through tabs, questions, recordings and runs ----

@@ -7,11 +7,10 @@ import { Bar } from './views/presenter.js';
 import { close, code, counts } from './views/room.js';
 import { html, render } from './views/ui.js';
 import { isFree } from './views/keys.js';
-import { isOpen, page } from './page.js';
+import { isOpen, lessonTab } from './page.js';
 import { keep, recall } from './storage.js';
 import { make } from './views/dom.js';
 import { PARTS } from './state/steps.js';
-/** @import { App } from './app.js' */
 /** @import { Guide } from './guide.js' */
 /** @import { Lesson } from './learn.js' */
 /** @import { Step } from './views/guide.js' */
@@ -68,8 +67,7 @@ export class Presenter {
 
   /** The player of the recording that is on the screen, if one is. */
   playback() {
-    const live = /** @type {App} */ (page.players.live);
-    return this.guide.spot && isOpen('live') ? live.playback : null;
+    return this.guide.spot && isOpen('live') ? lessonTab('live')?.playback : null;
   }
 
   /** @param {number} number of the lesson @param {number} [at] step */

@@ -3,7 +3,7 @@
 import { fits } from './views/link.js';
 import { linkOf } from './state/moment.js';
 import { predictedWords } from './state/predicted.js';
-/** @import { Options, State } from './app.js' */
+/** @import { PlayerOptions as Options, State } from './tabs.d.ts' */
 /** @import { RaceJob } from './race_job.js' */
 /** @import { Settings } from './state/moment.js' */
 /** @import { Staging } from './staging.js' */

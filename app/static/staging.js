@@ -9,7 +9,7 @@ import { readBlock } from './state/block.js';
 import { Shown } from './state/shown.js';
 /** @import { Labels } from './state/stage.js' */
 /** @import { Moment } from './state/moment.js' */
-/** @import { Options, State } from './app.js' */
+/** @import { PlayerOptions as Options, Recording, State } from './tabs.d.ts' */
 /** @import { Playback } from './playback.js' */
 /** @import { Race, RaceJob } from './race_job.js' */
 /** @import { Trace } from './state/trace.js' */
@@ -33,7 +33,7 @@ export const fileOf = (url) =>
 
 export class Staging {
   /** @param {State} state @param {Options} options
-   *  @param {{job: RaceJob, playback: Playback, recordings: import('./app.js').Recording[],
+   *  @param {{job: RaceJob, playback: Playback, recordings: Recording[],
    *  noSteps: Set<string>}} player @param {() => void} changed called when another race is shown */
   constructor(state, options, { job, playback, recordings, noSteps }, changed) {
     this.state = state;

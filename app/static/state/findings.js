@@ -156,18 +156,14 @@ export const FINDINGS = {
   },
 };
 
-/** @typedef {{answer: Answer, live: boolean, busy: boolean} | null} Explored the answer of the
- *  lesson's exploration, whether the visitor measured it, and whether its threads had to wait */
-
 const reported = (/** @type {Answer} */ { report }) => report.answer ?? '';
 
 /** The visitor's own measurement for a lesson's panel; the lesson says what was recorded.
- *  @param {Explored} explored */
-export function watched(lesson, explored) {
-  const { watch = reported } = FINDINGS[lesson] ?? {};
-  const words = explored?.live ? watch(explored.answer) : '';
-  const busy = explored?.busy ? ', on a machine that other programs kept busy' : '';
-  return words && `Your measurement${busy}: ${words}`;
+ *  @param {Answer} live @param {string} [busy] why its times can't be trusted, if so */
+export function watched(lesson, live, busy = '') {
+  const words = (FINDINGS[lesson]?.watch ?? reported)(live);
+  const disturbed = busy && ', on a machine that other programs kept busy';
+  return words && `Your measurement${disturbed}: ${words}`;
 }
 
 /** Sentences for the verdict of a lesson's check, from the visitor's latest run that has a number.

@@ -11,7 +11,7 @@ import { means } from './glossary.js';
 /** @import { Answer as Result, Figure } from '../state/exploration.js' */
 /** @import { Charts } from './charts.js' */
 /** @import { Lane } from '../state/lane.js' */
-/** @import { Part, Widget } from '../explore.js' */
+/** @import { Part, Widget } from '../tabs.d.ts' */
 /** @import { Source } from '../state/answers.js' */
 
 const FIRST = 'side-by-side'; // its widget is above the figures

@@ -4,7 +4,7 @@ import { buttons } from './explored.js';
 import { html } from './ui.js';
 import { isShown } from './figure.js';
 import { ratio } from '../state/format.js';
-/** @import { Part } from '../explore.js' */
+/** @import { Part } from '../tabs.d.ts' */
 /** @import { Report } from '../state/events.d.ts' */
 
 /** @typedef {{mark: [string, string, string], label: string, words: string, value: number,

@@ -5,7 +5,7 @@ import { Charts } from './charts.js';
 import { Component, glossed, html, Link, Slider } from './ui.js';
 import { racesOf } from '../state/exploration.js';
 /** @import { Answer, Figure } from '../state/exploration.js' */
-/** @import { Part, Widget } from '../explore.js' */
+/** @import { Part, Widget } from '../tabs.d.ts' */
 
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
 

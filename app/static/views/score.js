@@ -6,7 +6,7 @@ import { speedUpSoFar } from '../state/metrics.js';
 import { times } from '../state/format.js';
 import { typicalWords } from '../state/predicted.js';
 import { whySlow } from '../state/slow.js';
-/** @import { Options } from '../app.js' */
+/** @import { PlayerOptions as Options } from '../tabs.d.ts' */
 /** @import { Scene } from '../state/stage.js' */
 
 /** @type {['tau' | 'alpha' | 'calls' | 'nfe', string, string, string][]} in the glossary */

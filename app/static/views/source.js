@@ -14,7 +14,7 @@ import { isRun } from '../state/moment.js';
 import { keptRuns } from '../state/history.js';
 import { leadWords } from '../state/headline.js';
 import { milliseconds, seconds } from '../state/format.js';
-/** @import { Recording } from '../app.js' */
+/** @import { Recording } from '../tabs.d.ts' */
 /** @import { Shown } from '../state/shown.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Lanes } from '../state/race.js' */

@@ -1,0 +1,77 @@
+// What the server says about the tabs (app/page.py, app/tabs), and what parts of a tab share.
+
+import type { Answer } from './state/exploration.js';
+import type { Field, Pair } from './views/form.js';
+import type { Looks } from './state/marks.js';
+import type { Measured, Predictions } from './state/predicted.js';
+import type { Settings } from './state/moment.js';
+import type { Shown } from './state/shown.js';
+import type { Symbols } from './views/glossary.js';
+
+/** The Live or the Race tab. */
+export interface PlayerOptions extends Looks {
+  kind: 'live' | 'race';
+  plotly: string;
+  crowded: number;
+  exactness: Record<string, string>; // what is claimed about a text, by a run's exactness
+  patience: number; // seconds the server takes for a stopped run's last frame
+  noSteps: string[]; // drafters that don't denoise
+  drafters: Record<string, Record<string, string>>; // what they are called, by pair
+  /** The first opens the page; `block`: its staged round with other windows and steps. */
+  recordings: { title: string; url: string; settings: Settings; block?: string }[];
+  symbols: Symbols;
+  kept: number; // seconds that the server keeps a run
+  prefix: string; // with which the ids of its controls begin
+  predictions: Predictions; // by pair and drafter
+  typical: Measured[]; // ranges of similar settings
+  empty: string; // shown before there is a race
+}
+
+/** With its settings as a link's query. */
+export type Recording = Omit<PlayerOptions['recordings'][0], 'settings'> & { settings: string };
+
+export interface State {
+  shown: Shown; // on the stage
+  place: any; // the race on the stage, as `restore` takes it; null: it can't be opened again
+  formSettings: string; // of the controls
+  runSettings: string; // of the latest run; the controls may have changed since
+  stale: string; // a note that the controls do not match the stage
+  /** Whose block the server drafts now, and how many of its sizes it has begun. */
+  redrafting: { shown: Shown; part: number; parts: number } | null;
+}
+
+/** The Explore or the Compare tab. */
+export interface ExploreOptions {
+  prefix: 'explore' | 'compare'; // with which the ids of its controls begin
+  /** By question. */
+  forms: Record<string, {
+    title: string;
+    question: string;
+    columns: Record<string, string>;
+    takes: number;
+    scales: string[];
+    fields: Field[];
+  }>;
+  renamed: Record<string, string>; // questions
+  pairs: Record<string, Pair>;
+  folder: string; // of the recorded answers
+  recorded: Record<string, Record<string, string>>; // by question: file, no ending -> label
+  crowded: number;
+  patience: number; // seconds that a stopped measurement gets
+  plotly: string;
+  symbols: Symbols;
+}
+
+/** An interactive panel of a question. */
+export interface Widget {
+  view: () => unknown;
+  adds?: (key: string) => { data: object[] };
+  show?: (answer: Answer) => void;
+  pick?: (key: string) => void;
+  figure?: string;
+  ended?: () => void;
+  sliders?: { p: number[]; q: number[]; tokens: string[] };
+}
+
+/** Part of a figure that a lesson shows. */
+export type Part = { panel: string; lines: string[] } | null;
