@@ -278,7 +278,7 @@ def _redraft(decode: running.Decode, form: Controls) -> None:
     def stop(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, name), running.LAST_FRAME)
 
-    report = "(words) => window.specdiff?.players.live?.redrafted(words)"
+    report = "(words) => window.specdiff?.players.live?.acts.redrafted(words)"
     asked = button.click(again, frames, frames, js=scripts.BLOCK, **UNLIMITED)
     frames.change(None, frames, None, js=report)
     asked.failure(None, None, None, js=report.replace("words", "", 1).replace("words", "''"), **UNLIMITED)

@@ -18,8 +18,8 @@ def labels(page: Any) -> list[str]:
 def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: Any, address: str) -> None:
     with visit(browser, address, size="1440x2600") as page:
         open_tab(page, "compare")
-        rows = page.evaluate(f"{COMPARE}.answer.rows")
-        assert page.inner_text("#compare-player .sd-exp-answer") == page.evaluate(f"{COMPARE}.answer.report.answer")
+        rows = page.evaluate(f"{COMPARE}.question.answer.rows")
+        assert page.inner_text("#compare-player .sd-exp-answer") == page.evaluate(f"{COMPARE}.question.answer.report.answer")
 
         def ranked(temperature: float, flavour: str) -> list[str]:
             own = [row for row in rows if (row["temperature"], row["flavour"]) == (temperature, flavour)]
@@ -34,14 +34,14 @@ def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: A
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.length === 2")
         open_tab(page, "compare")
         page.locator("#compare-player .sd-source select").select_option(index=1)
-        page.wait_for_function(f"{COMPARE}.answer?.choice.pair === 'embedded'")
+        page.wait_for_function(f"{COMPARE}.question.answer?.choice.pair === 'embedded'")
         page.click("#compare-player .sd-exp-fields > summary")
         page.fill("#compare-compare-tokens", "8")
         page.fill("#compare-compare-temperatures", "0")
         page.click("#compare-player .sd-exp-run")
-        page.wait_for_function(f"{COMPARE}.answers.live.compare?.done && {IDLE}")
+        page.wait_for_function(f"{COMPARE}.question.answers.live.compare?.done && {IDLE}")
         assert page.get_attribute("#compare-player .sd-source .sd-chip", "data-kind") == "measured"
-        found = page.evaluate(f"{COMPARE}.answers.live.compare")
+        found = page.evaluate(f"{COMPARE}.question.answers.live.compare")
         assert found["done"] == found["total"]
         measured = [row["label"] for row in found["rows"] if row["flavour"] == "mean" and row.get("speedup")]
         assert sorted(labels(page)) == sorted(measured) and len(measured) > 2

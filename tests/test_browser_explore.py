@@ -23,7 +23,7 @@ pytestmark = MARKS
 EXPLORE = app("explore")
 THERE = "window.specdiff?.players.explore && document.querySelector('.sd-exp')?.offsetParent"
 IDLE = f"{EXPLORE}.job.state === 'idle'"
-LIVE = f"{EXPLORE}.answers.live"
+LIVE = f"{EXPLORE}.question.answers.live"
 QUEUED = ".sd-exp .sd-status span:text-matches('1[^0-9]+1')"  # number 1 of 1
 GOING = ".sd-another [aria-live]:not(:empty)"
 DRAWN = (
@@ -93,7 +93,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         assert "explore=losslessness" in page.evaluate("location.search")
         assert "runs=200" in page.evaluate("location.search")
         assert "prompt=" not in page.evaluate("location.search")
-        page.evaluate(f"{EXPLORE}.openRace('of a server that broke off')")
+        page.evaluate(f"{EXPLORE}.races.open('of a server that broke off')")
         assert "race" in page.inner_text(".sd-exp .sd-status")
         page.fill("#explore-losslessness-runs", "1")
         page.click(".sd-exp-run")
@@ -107,11 +107,11 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
             requests: list[Any] = []
             page.route("**/queue/join*", lambda route: requests.append(route))
             page.evaluate(f"{EXPLORE}.job.patience = 100; {EXPLORE}.job.press('run'); {EXPLORE}.job.press('stop')")
-            page.wait_for_function(f"{IDLE} && !{EXPLORE}.state.voice")  # it was given up
+            page.wait_for_function(f"{IDLE} && !{EXPLORE}.question.voice")  # it was given up
             for request in requests:
                 request.continue_()
             page.unroute("**/queue/join*")
-            page.wait_for_function(f"{IDLE} && {EXPLORE}.state.voice")  # and ended when it came
+            page.wait_for_function(f"{IDLE} && {EXPLORE}.question.voice")  # and ended when it came
             page.click(".sd-exp-run")
             page.wait_for_selector(QUEUED)
         page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 201 && {IDLE}")
@@ -165,7 +165,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
 
 def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(browser: Any, address: str) -> None:
     with visit(browser, coins(address), size="1440x2200", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
+        page.wait_for_function(f"{EXPLORE}.question.answer && {DRAWN}")
         assert not serious(page)
         slider = page.get_by_role("slider", name="p(cat)")
         result = ".sd-exp-widget .sd-exp-result"
@@ -189,18 +189,18 @@ def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(b
             "(select) => { select.selectedIndex = 1; select.dispatchEvent(new Event('change', { bubbles: true }));"
             " document.querySelector('.sd-exp-questions button').click(); }"
         )
-        page.wait_for_function(f"(stem) => {EXPLORE}.answers.recorded[stem]", arg=other)
+        page.wait_for_function(f"(stem) => {EXPLORE}.question.answers.recorded[stem]", arg=other)
         for walk, stem in ((page.go_back, other), (page.go_back, first), (page.go_forward, other)):
             walk()
-            page.wait_for_function(f"(stem) => {EXPLORE}.stem === stem && {EXPLORE}.answer", arg=stem)
+            page.wait_for_function(f"(stem) => {EXPLORE}.question.stem === stem && {EXPLORE}.question.answer", arg=stem)
         page.wait_for_function("(stem) => location.search.includes(`answer=${stem}`)", arg=other)
 
 
 def test_an_engine_is_named_only_after_a_guess(browser: Any, address: str) -> None:
     url = f"{address}?explore=losslessness&answer=losslessness.engines"
     with visit(browser, url, size="1440x2200", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.answer?.facts.hidden && {DRAWN}")
-        facts = page.evaluate(f"{EXPLORE}.answer.facts")
+        page.wait_for_function(f"{EXPLORE}.question.answer?.facts.hidden && {DRAWN}")
+        facts = page.evaluate(f"{EXPLORE}.question.answer.facts")
         panel = page.get_by_label("Which engine is broken?", exact=True)
         assert panel.locator("output").inner_text() == "10"
         shown = page.locator(".sd-cmp-full").inner_text()
@@ -220,8 +220,8 @@ def test_an_engine_is_named_only_after_a_guess(browser: Any, address: str) -> No
 
 def test_the_sandbox_has_a_slider_for_each_position_and_presets(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=what-it-takes", size="1440x2200", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.answer && {DRAWN}")
-        rows = page.evaluate(f"{EXPLORE}.answer.rows")
+        page.wait_for_function(f"{EXPLORE}.question.answer && {DRAWN}")
+        rows = page.evaluate(f"{EXPLORE}.question.answer.rows")
         row = next(row for row in rows if row["method"] == "dflash")
         page.get_by_label("Drafter to begin with").select_option(
             f"Block diffusion (DFlash), measured {row['speedup']:.2f}×"
@@ -310,13 +310,13 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, names: lis
         visit(browser, first, size="phone", dark=True, until=THERE) as phone,
     ):
         for name in names:
-            for page, done in ((desktop, f"{EXPLORE}.answer && {DRAWN}"), (phone, f"{EXPLORE}.answer")):
+            for page, done in ((desktop, f"{EXPLORE}.question.answer && {DRAWN}"), (phone, f"{EXPLORE}.question.answer")):
                 page.evaluate(f"{EXPLORE}.showQuestion('{name}')")
                 page.wait_for_function(done)
                 assert not serious(page)
             assert not overflows(phone)
             assert desktop.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
-            rows = desktop.evaluate(f"{EXPLORE}.answer.rows.length")
+            rows = desktop.evaluate(f"{EXPLORE}.question.answer.rows.length")
             desktop.locator(".sd-exp-numbers").evaluate("(details) => (details.open = true)")
             desktop.wait_for_function(  # the table is drawn when the browser says that it was opened
                 "(rows) => document.querySelectorAll('.sd-exp-numbers tbody tr').length === rows", arg=rows
@@ -327,7 +327,7 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, names: lis
 
 def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?explore=window-map", size="1440x2600", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.answer")
+        page.wait_for_function(f"{EXPLORE}.question.answer")
         block = page.locator(".sd-exp-computed .sd-scene span")
         block.first.wait_for()
         slider = page.get_by_role("slider", name="γ", exact=True)
@@ -348,8 +348,8 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
         assert page.inner_text("#sd-tip").startswith("T: ")
         page.locator(".sd-cmp-charts [data-symbol=T][tabindex]").focus()
         assert page.inner_text("#sd-tip").startswith("T: ")
-        race = page.evaluate(f"{EXPLORE}.answer.rows.find((row) => row.speedup).race")
-        page.evaluate(f"{EXPLORE}.answer.origin.date = ''; {EXPLORE}.draw()")  # as while its first cell is measured
+        race = page.evaluate(f"{EXPLORE}.question.answer.rows.find((row) => row.speedup).race")
+        page.evaluate(f"{EXPLORE}.question.answer.origin.date = ''; {EXPLORE}.draw()")  # as while its first cell is measured
         page.wait_for_selector("[data-figure=measured].js-plotly-plot")
         cell = f"""document.querySelector('[data-figure=measured]').emit(
             'plotly_click', {{ points: [{{ customdata: [{race!r}], data: {{ type: 'heatmap' }} }}] }})"""
@@ -369,11 +369,11 @@ def test_a_rejection_is_sent_another_way(browser: Any, address: str) -> None:
         page.wait_for_selector(".sd-track-column")
         page.wait_for_function(DRAWN)
         assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
-        rows = page.evaluate(f"{EXPLORE}.answer.rows")
+        rows = page.evaluate(f"{EXPLORE}.question.answer.rows")
         rejected = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["rejected"] is not None]
         there = page.eval_on_selector_all(".sd-track-column button", "(all) => all.map((one) => one.dataset.key)")
         assert sorted(there) == sorted(rejected)
-        assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.answer.choice.tokens")
+        assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.question.answer.choice.tokens")
         for key in ("b/2", "a/2"):
             page.click(f'.sd-track-column [data-key="{key}"]')
             page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
@@ -404,7 +404,7 @@ def test_a_rejection_is_sent_another_way(browser: Any, address: str) -> None:
 
 
 SHOWN = f"""JSON.stringify((() => {{
-  const {{ answers, form, state: {{ source }} }} = {EXPLORE};
+  const {{ answers, form, source }} = {EXPLORE}.question;
   const all = (selector) => document.querySelectorAll(selector).length;
   const pinned = document.querySelector('.sd-track-column [aria-pressed=true]')?.dataset.key;
   const answer = answers.live['side-by-side'];
@@ -438,7 +438,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             values = {"branch": "a", "round": 2, "take": 5, **wrong}
             refused(
                 lambda values=values: page.evaluate(
-                    f"(values) => {EXPLORE}.job.measureBranch({{ ...{EXPLORE}.answer.choice, ...values }})", values
+                    f"(values) => {EXPLORE}.job.measureBranch({{ ...{EXPLORE}.question.answer.choice, ...values }})", values
                 )
             )
         with occupied(folder):
@@ -454,7 +454,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             take()
             assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
         page.wait_for_function(
-            f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widgets['side-by-side'].drawnOf === {EXPLORE}.answer"
+            f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widgets['side-by-side'].drawnOf === {EXPLORE}.question.answer"
         )
         page.click(".sd-track-column button >> nth=2")
         before = page.evaluate(SHOWN)

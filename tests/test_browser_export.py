@@ -143,10 +143,10 @@ def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict
 
 
 def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: Any, exported: dict[str, str]) -> None:
-    until = f"{app('explore')}?.answer"
+    until = f"{app('explore')}?.question.answer"
     with visit(browser, exported["file"] + "?explore=window-map", until=until) as page:
-        races = "answer.rows.find((row) => row.race).race"
-        page.evaluate(f"{app('explore')}.openRace({app('explore')}.{races})")
+        races = "question.answer.rows.find((row) => row.race).race"
+        page.evaluate(f"{app('explore')}.races.open({app('explore')}.{races})")
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.trace.lanes.drafted")
         assert page.is_visible("#race .sd-lane")
         page.click("#tab-explore")
@@ -159,7 +159,7 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('answer=')")
         link = page.url
-        page.evaluate(f"{app('explore')}.openRace({app('explore')}.{races})")
+        page.evaluate(f"{app('explore')}.races.open({app('explore')}.{races})")
         page.wait_for_selector("#explore :text('no recording of this race')")
     with visit(browser, link, until=until) as page:
         assert page.evaluate(f"{app('explore')}.stem") == stem, "the link brings back the answer that was shown"

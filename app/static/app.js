@@ -1,12 +1,12 @@
 // The player of the page, for any number of lanes: a race job, what is on the stage, and the playhead
 // over it. The Live and the Race tab each have one.
 
-import { address, giveLink, say } from './views/link.js';
+import { address } from './views/link.js';
 import { arrowTabs } from './views/keys.js';
 import { html, render } from './views/ui.js';
 import { fileOf, Staging } from './staging.js';
 import { Frames } from './frames.js';
-import { isOpen, isShown, openTab, REFUSAL, register, visit } from './page.js';
+import { isShown, register } from './page.js';
 import { isRun, linkOf, readMoment } from './state/moment.js';
 import { know } from './views/glossary.js';
 import { listen } from './messages.js';
@@ -17,15 +17,13 @@ import { RaceForm } from './race_form.js';
 import { RaceJob } from './race_job.js';
 import { raceLesson } from './lesson_race.js';
 import { recall } from './storage.js';
-import { save } from './run_links.js';
 import { Shown } from './state/shown.js';
 import { Stage } from './state/stage.js';
 import { store } from './store.js';
-/** @import { PlayerOptions as Options, Recording, State } from './tabs.d.ts' */
+import { visitorActs } from './acts.js';
+/** @import { PlayerOptions as Options, State } from './tabs.d.ts' */
 /** @import { Race } from './race_job.js' */
 /** @import { Trace } from './state/trace.js' */
-
-/** @typedef {App['acts']} Acts */
 
 const UNREADABLE = {
   title: 'This trace cannot be shown',
@@ -69,23 +67,14 @@ export class App {
       finish: (live, message, trace) => this.finish(live, message, trace),
       breakOff: (live) => this.breakOff(live),
       keepForm: () => this.form.keep(),
+      showFile: (trace, source, url) => this.showFile(trace, source, url),
     });
     this.staging = new Staging(this.state, options, this, () => {
       this.form.compare();
       this.frames.requestDraw();
     });
     this.form = new RaceForm(this.state, options, this);
-    this.acts = {
-      redraft: () => this.redraft(),
-      stopRedraft: () => this.job.press('redraft-stop'),
-      runQuietly: () => this.job.runQuietly(),
-      askForPrompt: () => this.form.askForPrompt(),
-      chooseRecording: (/** @type {Recording} */ recording) => this.chooseRecording(recording),
-      challenge: (/** @type {HTMLElement} */ button, /** @type {string} */ number) =>
-        this.challenge(button, number),
-      keepMoment: (/** @type {HTMLElement} */ button) => this.keepMoment(button),
-      save: () => save(this.shown),
-    };
+    this.acts = visitorActs(this);
     this.lesson = raceLesson(this);
     this.draw();
     this.job.content = /** @type {HTMLElement} */ (root.querySelector('.sd-main'));
@@ -115,8 +104,6 @@ export class App {
     return this.staging.showRecording(race);
   }
 
-  // ---- a race ----
-
   /** On a phone, scroll to a race that has taken the stage. */
   raceBegan() {
     if (this.frames.awake && window.matchMedia('(max-width: 700px)').matches) {
@@ -130,7 +117,11 @@ export class App {
     const source = message.phase === 'stopped' ? 'stopped' : message.source;
     if (!trace) this.restoreStage(live);
     else if (live?.run === message.run && this.shown.growing) this.staging.keepRace(trace, source);
-    else this.staging.showTrace(trace, source, { file: fileOf(message.trace) });
+    else this.showFile(trace, source, message.trace);
+  }
+
+  showFile(trace, source, url) {
+    this.staging.showTrace(trace, source, { file: fileOf(url) });
   }
 
   /** @param {Race | null} live */
@@ -149,59 +140,6 @@ export class App {
     if (this.staging.restore(live)) address(this.query());
   }
 
-  /** Show a file that the server read, or, in an export, this page. */
-  async openFile(message) {
-    const { frames, job, options: { kind } } = this;
-    if (job.live) {
-      if (message.trace || frames.awake) job.card.show(REFUSAL);
-      return;
-    }
-    if (message.card && !frames.awake) { // only the open tab shows it
-      if (kind === 'race' || isOpen('race')) return;
-      openTab('live');
-    }
-    job.calls += 1;
-    const trace = await job.fetchResult(message);
-    job.card.hide();
-    if (trace) {
-      this.staging.showTrace(trace, message.source, { file: fileOf(message.trace) });
-      openTab(kind);
-    }
-    if (message.card) job.card.show(message.card);
-  }
-
-  // ---- actions of the visitor ----
-
-  /** Show a recording from the list. @param {{url: string}} recording */
-  async chooseRecording(recording) {
-    const shown = this.staging.showRecording(recording);
-    const file = encodeURIComponent(fileOf(recording.url));
-    if (!this.job.live) visit(`tab=${this.options.kind}&trace=${file}`);
-    await shown;
-    if (this.shown.settings) this.job.press('fill'); // the form gets its model, prompt and settings
-  }
-
-  /** Have the staged round of the visitor's run drafted again with other windows and steps. */
-  redraft() {
-    this.state.redrafting = { shown: this.shown, part: 0, parts: 0 };
-    this.job.press('redraft');
-  }
-
-  /** The server drafts it, has drafted it, or couldn't (app/page.py). @param {string} words its last
-   *  message; empty if it broke off */
-  async redrafted(words) {
-    const { redrafting } = this.state;
-    const { finished = !words, phase, trace, card, parts: [part, parts] = [0, 0] } = JSON.parse(
-      words || '{}',
-    );
-    if (!redrafting) return;
-    this.state.redrafting = finished ? null : { ...redrafting, part, parts };
-    if (card) this.job.card.show(card);
-    else if (finished && phase === 'finished') {
-      await this.staging.fetchBlock(trace, redrafting.shown);
-    }
-  }
-
   /** The moment on the stage as a link's query; empty if it has none. */
   momentQuery() {
     return this.shown.moment(this.options.kind);
@@ -212,26 +150,6 @@ export class App {
   query() {
     return this.shown.link(this.options.kind) || this.state.formSettings || this.momentQuery();
   }
-
-  /** Copy a challenge, with a link to the visitor's own run. @param {HTMLElement} button that was
-   *  pressed @param {string} number its speed-up */
-  challenge(button, number) {
-    giveLink(
-      button,
-      this.query(),
-      `The small model got ${number} out of my prompt. Find one that it can’t guess:`,
-    );
-  }
-
-  /** A link to what is on the stage, paused. @param {HTMLElement} button that was pressed */
-  keepMoment(button) {
-    const query = this.momentQuery();
-    if (!query) return say(button, 'Nothing to link to');
-    this.playback.act((player) => player.pause());
-    giveLink(button, query);
-  }
-
-  // ---- drawing ----
 
   /** Draw what is on the stage now. */
   draw() {
@@ -277,7 +195,7 @@ export function mount(element, props, watch, options) {
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
   const { form, job, shown, staging, state } = app;
   register(kind, app); // which may open a race that was asked for
-  listen(job, props, watch, UNREADABLE, (message) => app.openFile(message));
+  listen(job, props, watch, UNREADABLE, (message) => job.openFile(message));
   const values = /** @type {any} */ (window).specdiffControls?.[kind] ?? {}; // app/scripts.py
   if (job.calls) state.formSettings = linkOf(values);
   else form.controlsChanged(values);

@@ -16,10 +16,8 @@ import { html, render } from './views/ui.js';
 import { know } from './views/glossary.js';
 import { listen } from './messages.js';
 import { mark, register, visit } from './page.js';
-import { plural } from './state/format.js';
 import { Question } from './question.js';
 import { soon } from './store.js';
-/** @import { Source } from './state/answers.js' */
 /** @import { ExploreOptions, Widget } from './tabs.d.ts' */
 
 /** @type {Record<string,
@@ -30,12 +28,6 @@ const UNREADABLE = {
   message: 'The server’s answer is inconsistent.',
   hint: 'Measure again.',
 };
-const NO_ANSWER = {
-  title: 'The recorded answer could not be shown',
-  message: 'The download was incomplete, or another version wrote the file.',
-  hint: 'Reload the page, or measure here.',
-};
-
 export class Explore {
   /** @param {HTMLElement} root @param {ExploreOptions} options */
   constructor(root, options) {
@@ -50,7 +42,10 @@ export class Explore {
         new Form(fields, `${options.prefix}-${name}`, options.pairs, this.changed),
       ]),
     );
-    this.question = new Question(options, this.forms, this.changed);
+    this.question = new Question(options, this.forms, {
+      changed: this.changed,
+      failed: (card) => this.job.card.show(card),
+    });
     const { question } = this;
     this.job = new Measurement(root, options, {
       asked: () => ({ name: question.name, choice: question.form.values() }),
@@ -69,7 +64,7 @@ export class Explore {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       watcher.disconnect();
       question.seen = true;
-      this.fetchRecorded();
+      question.fetchRecorded();
     });
     watcher.observe(root);
   }
@@ -95,7 +90,7 @@ export class Explore {
   /** Show an answer again. @param {Question['place']} place */
   restore({ name, source, stem }) {
     this.showQuestion(name);
-    this.showAnswer(source, stem);
+    this.question.showAnswer(source, stem);
   }
 
   /** Make an entry of the browser's history for a change. @param {() => unknown} change */
@@ -122,34 +117,13 @@ export class Explore {
       })
       : null;
     mark();
-    if (question.seen) this.fetchRecorded();
-  }
-
-  /** Show a recorded answer with its settings, or the visitor's own. @param {Source} source */
-  async showAnswer(source, stem) {
-    const { question } = this;
-    question.choose(source, stem);
-    mark();
-    await this.fetchRecorded();
-    if (question.stem === stem) question.repeat();
-  }
-
-  /** Fetch the recorded answer when it is first shown. */
-  async fetchRecorded() {
-    try {
-      if (await this.question.fetchRecorded()) this.draw();
-    } catch (error) {
-      this.job.card.show(NO_ANSWER);
-      console.warn('answer not shown:', error);
-    }
+    if (question.seen) question.fetchRecorded();
   }
 
   /** Whether the question on the screen is being measured. */
   get measures() {
     return this.job.busy && this.job.live?.name === this.question.name;
   }
-
-  // ---- its measurement ----
 
   /** Measure the shown answer again with some values changed.
    *  @param {Record<string, any>} values */
@@ -176,14 +150,8 @@ export class Explore {
 
   /** @param {any} message the final one; null if none came */
   ended(message) {
-    const { card = null, explore: name = '', made, phase, done = 0 } = message ?? {};
     for (const widget of Object.values(this.widgets)) widget?.ended?.();
-    if (made) this.question.weights[name] = made;
-    if (name && !card) {
-      this.question.voice = `${phase === 'stopped' ? 'Stopped' : 'Measured'}: ${
-        plural(done, 'step')
-      }.`;
-    }
+    this.question.noteEnd(message ?? {});
     this.changed();
   }
 
@@ -203,7 +171,7 @@ export class Explore {
             .origin}
           available=${available} at=${available.findIndex(([source, file]) =>
             source === from && file === stem
-          )} pick=${([source, file]) => this.visit(() => this.showAnswer(source, file))}
+          )} pick=${([source, file]) => this.visit(() => this.question.showAnswer(source, file))}
           busy=${answer && busyMachine(answer, options.crowded)} there=${Boolean(answer)}>
           <${Answer} name=${name} answer=${answer} from=${from} widget=${widget}
             only=${question.only}

@@ -52,7 +52,7 @@ async function openFile(file) {
     const named = Object.keys(trace.lanes).filter((lane) => trace.lanes[lane].length);
     if (!named.length) throw new Error('it has no events');
     const tab = named.every((lane) => lane === 'vanilla' || lane === 'drafted') ? 'live' : 'race';
-    await playerOf(tab).openFile({ source: 'file', trace });
+    await playerOf(tab).job.openFile({ source: 'file', trace });
   } catch (error) {
     console.warn('not opened:', error);
     const message = `${file.name}: ${error instanceof Error ? error.message : error}.`;

@@ -13,7 +13,7 @@ export const answerLesson = (tab) => ({
     answers.chosen[explore] = answers.fileOf(explore, answer);
     tab.question.showOnly(lines.length ? { panel, lines } : null);
     tab.showQuestion(explore);
-    await tab.fetchRecorded();
+    await tab.question.fetchRecorded();
     const panelOf = (key) =>
       root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     panelOf(panel)?.closest('details')?.setAttribute('open', '');

@@ -3,18 +3,26 @@
 import { aboutWords, originWords } from './state/exploration.js';
 import { Answers } from './state/answers.js';
 import { fetchFile } from './state/trace.js';
+import { mark } from './page.js';
+import { plural } from './state/format.js';
 /** @import { Answer } from './state/exploration.js' */
 /** @import { ExploreOptions, Part } from './tabs.d.ts' */
 /** @import { Form } from './views/form.js' */
 /** @import { Source } from './state/answers.js' */
 
+const NO_ANSWER = {
+  title: 'The recorded answer could not be shown',
+  message: 'The download was incomplete, or another version wrote the file.',
+  hint: 'Reload the page, or measure here.',
+};
+
 export class Question {
   /** @param {ExploreOptions} options @param {Record<string, Form>} forms by question
-   *  @param {() => void} changed draws the tab */
-  constructor(options, forms, changed) {
+   *  @param {{changed: () => void, failed: (card: typeof NO_ANSWER) => void}} tab */
+  constructor(options, forms, tab) {
     this.options = options;
     this.forms = forms;
-    this.changed = changed;
+    this.tab = tab;
     this.answers = new Answers(options.recorded);
     this.name = '';
     /** @type {Source} */
@@ -83,20 +91,23 @@ export class Question {
   /** @param {string} name */
   open(name) {
     Object.assign(this, { name, source: this.answers.live[name] ? 'live' : 'recorded' });
-    this.changed();
+    this.tab.changed();
   }
 
-  /** @param {Source} source @param {string} stem the file, if it is recorded */
-  choose(source, stem) {
+  /** Show a recorded answer with its settings, or the visitor's own. @param {Source} source */
+  async showAnswer(source, stem) {
     this.source = source;
     this.answers.chosen[this.name] = stem;
-    this.changed();
+    this.tab.changed();
+    mark();
+    await this.fetchRecorded();
+    if (this.stem === stem) this.repeat();
   }
 
   /** Show only a part of the figures, or whole figures again. @param {Part} only */
   showOnly(only) {
     this.only = only;
-    this.changed();
+    this.tab.changed();
   }
 
   /** Keep what was measured; show it if its question is open.
@@ -117,20 +128,32 @@ export class Question {
     this.repeated[this.stem] = JSON.stringify(this.form.changed());
   }
 
-  /** Fetch the recorded answer. Returns whether it is new. */
+  /** Fetch the recorded answer when it is first shown. */
   async fetchRecorded() {
     const { answers: { recorded }, stem } = this;
-    if (!stem || recorded[stem]) return false;
-    const answer = await (await fetchFile(`${this.options.folder}${stem}.json`)).json();
-    if (answer.kind !== 'exploration' || answer.schema !== 1 || !answer.report) {
-      throw new Error('not a known format of an answer');
+    if (!stem || recorded[stem]) return;
+    try {
+      const answer = await (await fetchFile(`${this.options.folder}${stem}.json`)).json();
+      if (answer.kind !== 'exploration' || answer.schema !== 1 || !answer.report) {
+        throw new Error('not a known format of an answer');
+      }
+      recorded[stem] = answer;
+      // of the default pair, unless a link or the visitor changed it
+      const form = this.form.values();
+      const differs = (answer.choice.pair ?? form.pair) !== form.pair;
+      if (differs && stem === this.stem && !Object.keys(this.form.changed()).length) this.repeat();
+      this.tab.changed();
+    } catch (error) {
+      this.tab.failed(NO_ANSWER);
+      console.warn('answer not shown:', error);
     }
-    recorded[stem] = answer;
-    // of the default pair, unless a link or the visitor changed it
-    const form = this.form.values();
-    const differs = (answer.choice.pair ?? form.pair) !== form.pair;
-    if (differs && stem === this.stem && !Object.keys(this.form.changed()).length) this.repeat();
-    return true;
+  }
+
+  /** Note how a measurement ended. @param {any} message the final one; empty if none came */
+  noteEnd({ card = null, explore: name = '', made, phase, done = 0 }) {
+    if (made) this.weights[name] = made;
+    const end = phase === 'stopped' ? 'Stopped' : 'Measured';
+    if (name && !card) this.voice = `${end}: ${plural(done, 'step')}.`;
   }
 
   /** About how long the measurement in the form takes, from the last one here or the defaults. */

@@ -1,6 +1,7 @@
 // A race that the server runs: its trace is followed while it grows, and what arrived is kept.
 
 import { GrowingTrace } from './state/trace.js';
+import { isOpen, openTab, REFUSAL } from './page.js';
 import { Job, lostCard } from './job.js';
 /** @import { Ending } from './job.js' */
 /** @import { Shown } from './state/shown.js' */
@@ -13,6 +14,7 @@ import { Job, lostCard } from './job.js';
  * @property {(live: Race | null, message: any, trace: Trace | null) => void} finish shows the whole
  * @property {(live: Race | null) => Promise<boolean>} breakOff keeps what has arrived without a final
  *  message, if anything has
+ * @property {(trace: Trace, source: string, url: string) => void} showFile
  * @property {() => void} keepForm puts the form's settings into the address: Gradio reloads the page
  */
 
@@ -59,6 +61,28 @@ export class RaceJob extends Job {
       const begun = Object.values(file.lanes).some((events) => events.length);
       if (this.live === live && begun) this.tab.grow(live);
     });
+  }
+
+  /** Show a file that the server read, or, in an export, this page. */
+  async openFile(message) {
+    const { card, source, trace: url } = message;
+    const awake = isOpen(this.prefix);
+    if (this.live) {
+      if (url || awake) this.card.show(REFUSAL);
+      return;
+    }
+    if (card && !awake) { // only the open tab shows it
+      if (this.prefix === 'race' || isOpen('race')) return;
+      openTab('live');
+    }
+    this.calls += 1;
+    const trace = await this.fetchResult(message);
+    this.card.hide();
+    if (trace) {
+      this.tab.showFile(trace, source, url);
+      openTab(this.prefix);
+    }
+    if (card) this.card.show(card);
   }
 
   /** The trace of the race that was followed, or of a file. @override @param {any} message

@@ -13,7 +13,7 @@ import { RoomNotice } from './notes.js';
 import { isRun } from '../state/moment.js';
 import { isServed } from '../state/lane.js';
 import { useOf } from '../state/marks.js';
-/** @import { Acts } from '../app.js' */
+/** @import { Acts } from '../acts.js' */
 /** @import { PlayerOptions as Options, Recording, State } from '../tabs.d.ts' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
