@@ -1,7 +1,6 @@
 // The player of the page, for any number of lanes: a race job, what is on the stage, and the playhead
 // over it. The Live and the Race tab each have one.
 
-import { address } from './views/link.js';
 import { arrowTabs } from './views/keys.js';
 import { html, render } from './views/ui.js';
 import { fileOf, Staging } from './staging.js';
@@ -22,8 +21,6 @@ import { Stage } from './state/stage.js';
 import { store } from './store.js';
 import { visitorActs } from './acts.js';
 /** @import { PlayerOptions as Options, State } from './tabs.d.ts' */
-/** @import { Race } from './race_job.js' */
-/** @import { Trace } from './state/trace.js' */
 
 const UNREADABLE = {
   title: 'This trace cannot be shown',
@@ -62,13 +59,7 @@ export class App {
       this.frames,
       () => this.momentQuery() || this.query(),
     );
-    this.job = new RaceJob(root, options, {
-      grow: (live) => this.staging.grow(live) && this.raceBegan(),
-      finish: (live, message, trace) => this.finish(live, message, trace),
-      breakOff: (live) => this.breakOff(live),
-      keepForm: () => this.form.keep(),
-      showFile: (trace, source, url) => this.showFile(trace, source, url),
-    });
+    this.job = new RaceJob(root, options, this);
     this.staging = new Staging(this.state, options, this, () => {
       this.form.compare();
       this.frames.requestDraw();
@@ -110,34 +101,6 @@ export class App {
       this.draw();
       this.root.querySelector('.sd-lanes')?.scrollIntoView({ block: 'start' });
     }
-  }
-
-  /** @param {Race | null} live @param {any} message @param {Trace | null} trace */
-  finish(live, message, trace) {
-    const source = message.phase === 'stopped' ? 'stopped' : message.source;
-    if (!trace) this.restoreStage(live);
-    else if (live?.run === message.run && this.shown.growing) this.staging.keepRace(trace, source);
-    else this.showFile(trace, source, message.trace);
-  }
-
-  showFile(trace, source, url) {
-    this.staging.showTrace(trace, source, { file: fileOf(url) });
-  }
-
-  /** @param {Race | null} live */
-  async breakOff(live) {
-    if (!live || !this.shown.growing) {
-      this.restoreStage(live);
-      return false;
-    }
-    live.file.left = true;
-    this.staging.keepRace(await live.file.trace(), 'stopped');
-    return true;
-  }
-
-  /** @param {Race | null} live */
-  restoreStage(live) {
-    if (this.staging.restore(live)) address(this.query());
   }
 
   /** The moment on the stage as a link's query; empty if it has none. */

@@ -1,22 +1,20 @@
 // A race that the server runs: its trace is followed while it grows, and what arrived is kept.
 
+import { address } from './views/link.js';
+import { fileOf } from './staging.js';
 import { GrowingTrace } from './state/trace.js';
 import { isOpen, openTab, REFUSAL } from './page.js';
 import { Job, lostCard } from './job.js';
+/** @import { RaceForm } from './race_form.js' */
+/** @import { Staging } from './staging.js' */
 /** @import { Ending } from './job.js' */
 /** @import { Shown } from './state/shown.js' */
 /** @import { Trace } from './state/trace.js' */
 
 /** @typedef {{run: string, file: GrowingTrace, before: {shown: Shown, place: any} | null}} Race
  *  under way; `before`: what was on the stage, once the race has taken it */
-/** @typedef {object} Tab that shows it
- * @property {(live: Race) => void} grow shows what has arrived
- * @property {(live: Race | null, message: any, trace: Trace | null) => void} finish shows the whole
- * @property {(live: Race | null) => Promise<boolean>} breakOff keeps what has arrived without a final
- *  message, if anything has
- * @property {(trace: Trace, source: string, url: string) => void} showFile
- * @property {() => void} keepForm puts the form's settings into the address: Gradio reloads the page
- */
+/** @typedef {{form: RaceForm, staging: Staging, query: () => string, raceBegan: () => void}} Tab that
+ *  shows it */
 
 const WORDS = {
   waits: 'Waiting in the queue…',
@@ -59,7 +57,7 @@ export class RaceJob extends Job {
     file.follow(() => {
       this.watchdog.restart();
       const begun = Object.values(file.lanes).some((events) => events.length);
-      if (this.live === live && begun) this.tab.grow(live);
+      if (this.live === live && begun && this.tab.staging.grow(live)) this.tab.raceBegan();
     });
   }
 
@@ -79,7 +77,7 @@ export class RaceJob extends Job {
     const trace = await this.fetchResult(message);
     this.card.hide();
     if (trace) {
-      this.tab.showFile(trace, source, url);
+      this.tab.staging.showTrace(trace, source, { file: fileOf(url) });
       openTab(this.prefix);
     }
     if (card) this.card.show(card);
@@ -99,17 +97,45 @@ export class RaceJob extends Job {
     this.threads = null;
     if (ending === 'finished') {
       this.card.hide();
-      this.tab.finish(live, message, trace);
+      this.show(live, message, trace);
       if (message.card) this.card.show(message.card);
       else if (!trace) this.status.show(NOTHING, false);
       return;
     }
-    const kept = await this.tab.breakOff(live);
+    const kept = await this.keep(live);
     if (ending === 'unconfirmed' && kept) this.card.show(UNCONFIRMED);
     if (ending !== 'lost') return;
-    this.tab.keepForm();
+    this.tab.form.keep(); // Gradio reloads the page
     const words = kept ? `${KEPT} Download it if you want to keep it.` : '';
     this.card.show(lostCard(words, 'your prompt and settings'));
+  }
+
+  /** Show the race that has ended, or again what was there before.
+   *  @param {Race | null} live @param {any} message @param {Trace | null} trace */
+  show(live, { phase, run, source: origin, trace: url }, trace) {
+    const { staging } = this.tab;
+    const source = phase === 'stopped' ? phase : origin;
+    if (!trace) this.restore(live);
+    else if (live?.run === run && staging.state.shown.growing) staging.keepRace(trace, source);
+    else staging.showTrace(trace, source, { file: fileOf(url) });
+  }
+
+  /** Keep what has arrived without a final message. Returns whether anything has.
+   *  @param {Race | null} live */
+  async keep(live) {
+    const { staging } = this.tab;
+    if (!live || !staging.state.shown.growing) {
+      this.restore(live);
+      return false;
+    }
+    live.file.left = true;
+    staging.keepRace(await live.file.trace(), 'stopped');
+    return true;
+  }
+
+  /** @param {Race | null} live */
+  restore(live) {
+    if (this.tab.staging.restore(live)) address(this.tab.query());
   }
 
   /** Run again on one thread, which other programs disturb less. */
