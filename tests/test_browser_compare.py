@@ -19,7 +19,9 @@ def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: A
     with visit(browser, address, size="1440x2600") as page:
         open_tab(page, "compare")
         rows = page.evaluate(f"{COMPARE}.question.answer.rows")
-        assert page.inner_text("#compare-player .sd-exp-answer") == page.evaluate(f"{COMPARE}.question.answer.report.answer")
+        assert page.inner_text("#compare-player .sd-exp-answer") == page.evaluate(
+            f"{COMPARE}.question.answer.report.answer"
+        )
 
         def ranked(temperature: float, flavour: str) -> list[str]:
             own = [row for row in rows if (row["temperature"], row["flavour"]) == (temperature, flavour)]

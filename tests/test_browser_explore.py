@@ -310,7 +310,10 @@ def test_recorded_answers_are_shown_whole(browser: Any, address: str, names: lis
         visit(browser, first, size="phone", dark=True, until=THERE) as phone,
     ):
         for name in names:
-            for page, done in ((desktop, f"{EXPLORE}.question.answer && {DRAWN}"), (phone, f"{EXPLORE}.question.answer")):
+            for page, done in (
+                (desktop, f"{EXPLORE}.question.answer && {DRAWN}"),
+                (phone, f"{EXPLORE}.question.answer"),
+            ):
                 page.evaluate(f"{EXPLORE}.showQuestion('{name}')")
                 page.wait_for_function(done)
                 assert not serious(page)
@@ -349,7 +352,9 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, ad
         page.locator(".sd-cmp-charts [data-symbol=T][tabindex]").focus()
         assert page.inner_text("#sd-tip").startswith("T: ")
         race = page.evaluate(f"{EXPLORE}.question.answer.rows.find((row) => row.speedup).race")
-        page.evaluate(f"{EXPLORE}.question.answer.origin.date = ''; {EXPLORE}.draw()")  # as while its first cell is measured
+        page.evaluate(
+            f"{EXPLORE}.question.answer.origin.date = ''; {EXPLORE}.draw()"
+        )  # as while its first cell is measured
         page.wait_for_selector("[data-figure=measured].js-plotly-plot")
         cell = f"""document.querySelector('[data-figure=measured]').emit(
             'plotly_click', {{ points: [{{ customdata: [{race!r}], data: {{ type: 'heatmap' }} }}] }})"""
@@ -438,7 +443,8 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             values = {"branch": "a", "round": 2, "take": 5, **wrong}
             refused(
                 lambda values=values: page.evaluate(
-                    f"(values) => {EXPLORE}.job.measureBranch({{ ...{EXPLORE}.question.answer.choice, ...values }})", values
+                    f"(values) => {EXPLORE}.job.measureBranch({{ ...{EXPLORE}.question.answer.choice, ...values }})",
+                    values,
                 )
             )
         with occupied(folder):
@@ -454,7 +460,8 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             take()
             assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
         page.wait_for_function(
-            f"{LIVE}['side-by-side'] && {IDLE} && {EXPLORE}.widgets['side-by-side'].drawnOf === {EXPLORE}.question.answer"
+            f"{LIVE}['side-by-side'] && {IDLE}"
+            f" && {EXPLORE}.widgets['side-by-side'].drawnOf === {EXPLORE}.question.answer"
         )
         page.click(".sd-track-column button >> nth=2")
         before = page.evaluate(SHOWN)
