@@ -5,7 +5,6 @@ Widgets don't validate: ``DecodeConfig`` does, so that all errors look the same.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import denoises
 
 from . import own_pairs, scripts
+from .content.error_cards import card, new_run_id
 from .content.examples import EXAMPLES, MOST, OPENING, PRESETS, Dare, Preset, examples_of, preset_indices
 from .content.html import element
 from .gradio_patches import pass_unchecked
@@ -56,7 +56,6 @@ class Controls:
     Attributes:
         method: the widget of ``method``, which runs don't read.
         settings: widgets by name, in the order in which a run takes them.
-        aside: hidden; what the player tells the server beside the settings: a run's threads, or a link.
         missing: in the drawer: how many pairs are not available.
         model: the model's description, the loading message, and the buttons Get and Stop.
     """
@@ -109,7 +108,6 @@ class Controls:
                 if last is not None:
                     last(self.settings)
                 self.missing = gr.HTML("", elem_id=f"{tab}-missing", apply_default_css=False)
-            self.aside = gr.Textbox("", elem_id=f"{tab}-aside", label="Aside", elem_classes=["sd-unseen"])
         for index, chip in enumerate(chips):
             if dares:
                 taken = [self.prompt, self.settings["temperature"]]
@@ -180,46 +178,44 @@ def wire(
     run: Callable[..., Iterator[str]],
     stop: Callable[..., None],
     player: gr.HTML,
-    from_query: Callable[[dict[str, str]], dict[str, Any]],
 ) -> None:
-    """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player; and let
-    it fill them with the settings of the race on its stage, which ``from_query`` reads."""
-    fill = gr.Button("Take these settings", elem_id=f"{form.tab}-fill", elem_classes=["sd-unseen"])
-
-    def pairs(*values: Any) -> str:
-        """The settings of the link (last) beside the form's: whatever is typed until they arrive stays typed."""
-        filled = {name: _value(one) for name, one in from_query(dict(parse_qsl(values[-1]))).items()}
-        return json.dumps([[value, filled.get(name, value)] for name, value in zip(form.fields, values, strict=False)])
-
-    asked = fill.click(
-        pairs, [*form.inputs, form.aside], form.aside, js=scripts.ask(form.tab), trigger_mode="always_last", **QUIET
-    )
-    taken = asked.then(None, [*form.inputs, form.aside], form.inputs, js=scripts.TAKE, **QUIET)
+    """Connect Run, Enter in the prompt, and Stop; report changes of the controls to the player; and let it run, stop,
+    and fill them with the settings of the race on its stage."""
+    taken = player.apply(None, form.inputs, form.inputs, js=scripts.take(form.tab, [*form.fields]), **QUIET)
     taken.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
     changes = [component.change for component in form.inputs]
     gr.on(changes, None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]))
     running = start_job(
         form.tab,
-        [form.run.click, form.prompt.submit],
+        [form.run.click, form.prompt.submit, player.submit],
         run,
-        [*form.inputs, form.aside],
+        [*form.inputs, player],  # in its place the script sends the run's threads
         player,
         js=scripts.run(form.tab, [*form.fields]),
     )
     running.then(model_updates, form.settings["pair"], form.model, **QUIET)  # a run may have fetched it
-    form.stop.click(stop, None, None, **QUIET)
+    gr.on([form.stop.click, player.stop], stop, None, None, **QUIET)
 
 
-def _value(update: Any) -> Any:
-    """A widget's new value, which may come with new choices; those follow from the pair."""
-    return update["value"] if isinstance(update, dict) else update
+def settings_of(from_query: Callable[[dict[str, str]], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
+    """A function that reads the settings of a link, by name, or returns an error ``card``. Lists come without their
+    choices: those follow from the pair."""
+
+    def settings(link: str) -> dict[str, Any]:
+        try:
+            filled = from_query(dict(parse_qsl(link)))
+        except Exception as error:  # shown as a card, logged by content/error_cards.py
+            return {"card": card(error, new_run_id())}
+        return {name: one["value"] if isinstance(one, dict) else one for name, one in filled.items()}
+
+    return settings
 
 
 def start_job(
-    tab: str, pressed: Sequence[Any], run: Callable[..., Iterator[str]], inputs: Any, player: gr.HTML, *, js: str
+    tab: str, pressed: Sequence[Any], run: Callable[..., Iterator[str]], inputs: Any, player: gr.HTML, js: str = ""
 ) -> Any:
     """Let a tab's buttons start a job, show its frames in the player, and call ``job.eventEnded`` at the end."""
-    event = gr.on(pressed, run, inputs, player, js=js, trigger_mode="once", **UNLIMITED)
+    event = gr.on(pressed, run, inputs, player, js=js or None, trigger_mode="once", **UNLIMITED)
     for over in (event.then, event.failure):  # together they cover every end
         over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.job.eventEnded()", **UNLIMITED)
     return event

@@ -2,8 +2,7 @@
 (tests/test_gradio_patches.py) that fails when Gradio no longer needs it or has changed under it.
 
 The page's scripts depend on what Gradio draws, without changing it; the browser tests fail where
-that changes: ``static/page.js`` finds tabs by their labels, scripts press buttons that only they
-see (class ``sd-unseen``), and ``static/style.css`` names Gradio's own classes.
+that changes: ``static/page.js`` finds tabs by their labels, and ``static/style.css`` names Gradio's own classes.
 """
 
 from __future__ import annotations

@@ -109,9 +109,11 @@ def _recording(folder: Path, name: str, entry: dict[str, Any], address: Callable
 
 
 def mount(script: str, options: dict[str, Any]) -> str:
-    """JavaScript that a component runs when it appears: import a module and mount it once."""
+    """JavaScript that a component runs when it appears: import a module and mount it once. The module starts
+    events of the component with ``trigger``, by Gradio's names for them: submit (run), stop, apply, retry, end."""
     values = json_for_script({"plotly": PLOTLY.name, "symbols": glossary(), **options})
-    mounted = f"import('sd/{script}').then((module) => module.mount(element, props, watch, {values}))"
+    gradio = "{ props, watch, trigger, server }"
+    mounted = f"import('sd/{script}').then((module) => module.mount(element, {gradio}, {values}))"
     return f"{mounted}.catch((error) => {{ element.append({json.dumps(MISSING)}); throw error; }});"
 
 
@@ -159,7 +161,7 @@ def build(
             share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
             theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
         by_tab: dict[str, Controls] = {}
-        players: dict[str, gr.HTML] = {}
+        players: dict[str, Any] = {}
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
                 with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]) as panel:
@@ -177,15 +179,12 @@ def build(
                         apply_default_css=False,
                         elem_id=f"{tab}-player",
                         elem_classes=["sd-player"],
+                        server_functions=[controls.settings_of(TABS[tab].from_query)],
                     )
             for tab, folder in recorded.items():
                 with gr.Tab(tab.capitalize(), id=tab):
-                    explore.explore_tab(
-                        tab,
-                        decoders,
-                        mount("explore.js", explore.explore_options(tab, folder, served)),
-                        pair=by_tab[live.TAB].settings["pair"],
-                    )
+                    script = mount("explore.js", explore.explore_options(tab, folder, served))
+                    explore.explore_tab(tab, decoders, script)
             with gr.Tab("Learn", id="learn"):
                 options = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
                 script = mount("learn.js", options)
@@ -195,12 +194,12 @@ def build(
 
         for tab, form in by_tab.items():
             run, stop = _runs(decode, form)
-            controls.wire(form, run, stop, players[tab], TABS[tab].from_query)
+            controls.wire(form, run, stop, players[tab])
             page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
             pair = form.settings["pair"]
             form.drawer.expand(pairs_here, pair, [pair, form.missing], **QUIET)
             _fetch_model(decoders, form)
-        _redraft(decode, by_tab[live.TAB])
+        _redraft(decode, players[live.TAB])
         pairs = [form.settings["pair"] for form in by_tab.values()]
         lists = [part for form in by_tab.values() for part in (form.settings["pair"], form.missing)]
         page.load(lambda *chosen: [part for name in chosen for part in pairs_here(name)], pairs, lists, **QUIET)
@@ -263,27 +262,24 @@ def _fetch_model(decoders: Factory, form: Controls) -> None:
     stop.click(halt, None, None, **QUIET)
 
 
-def _redraft(decode: running.Decode, form: Controls) -> None:
-    """Wire the hidden button that drafts the block of the run on the stage again, for the player."""
-    name = f"{form.tab}-block"
-    frames = gr.Textbox("", elem_id=name, label="Block", elem_classes=["sd-unseen"])
-    button = gr.Button("Draft the block again", elem_id=f"{form.tab}-redraft", elem_classes=["sd-unseen"])
+def _redraft(decode: running.Decode, player: Any) -> None:
+    """Wire the event that drafts the block of the run on the stage again. Its frames have the source ``block``."""
+    name = f"{live.TAB}-block"
 
-    def again(file: str, request: gr.Request) -> Iterator[str]:
+    def again(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
         def make(run: str) -> running.Race:
-            return running.Race(decode, running.Ask.again(file, run, own_pairs.threads()), request.session_hash or "")
+            ask = running.Ask.again(getattr(asked, "file", ""), run, own_pairs.threads())
+            return running.Race(decode, ask, request.session_hash or "")
 
-        yield from job.stream(make, JOBS, _job_name(request, name))
+        for words in job.stream(make, JOBS, _job_name(request, name)):
+            yield json.dumps(json.loads(words) | {"source": "block"})
 
     def stop(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, name), running.LAST_FRAME)
 
-    report = "(words) => window.specdiff?.players.live?.acts.redrafted(words)"
-    asked = button.click(again, frames, frames, js=scripts.BLOCK, **UNLIMITED)
-    frames.change(None, frames, None, js=report)
-    asked.failure(None, None, None, js=report.replace("words", "", 1).replace("words", "''"), **UNLIMITED)
-    halt = gr.Button("Stop drafting", elem_id=f"{form.tab}-redraft-stop", elem_classes=["sd-unseen"])
-    halt.click(stop, None, None, **QUIET)
+    asked = player.retry(again, None, player, **UNLIMITED)
+    asked.failure(None, None, None, js="() => window.specdiff?.players.live?.acts.redrafted()", **UNLIMITED)
+    player.end(stop, None, None, **QUIET)
 
 
 def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:

@@ -30,18 +30,9 @@ SHARE = """() => {
 }"""
 """In a Space, the link is also sent to the surrounding frame."""
 
-TAKE = """(...values) => {
-  const pairs = JSON.parse(values.pop());
-  return values.map((value, i) => JSON.stringify(value) === JSON.stringify(pairs[i][0]) ? pairs[i][1] : value);
-}"""
-"""The last value, pairs of old and new values, applied to the others; one that changed meanwhile stays."""
-
 _SETTINGS = "Object.fromEntries(NAMES.map((name, i) => [name, values[i]]))"
 
-BLOCK = "() => [window.specdiff.players.live.shown.file]"
-"""The file of the run on the stage."""
-
-_ASK = """(...values) => [...values.slice(0, -1), window.specdiff.players[TAB].shown.settings]"""
+_TAKE = "(...values) => window.specdiff.players[TAB].form.take(SETTINGS)"
 
 _CONTROLS = """(...values) => {
   const settings = SETTINGS;
@@ -66,9 +57,9 @@ def dare(prompt: str, temperature: float | None) -> str:
     )
 
 
-def ask(tab: str) -> str:
-    """Send the controls' values and the link of the settings on the stage."""
-    return _ASK.replace("TAB", json_for_script(tab))
+def take(tab: str, names: Sequence[str]) -> str:
+    """The controls' values with those of the race on the stage."""
+    return _filled(_TAKE, tab, names)
 
 
 def controls(tab: str, names: Sequence[str]) -> str:

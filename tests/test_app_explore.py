@@ -219,7 +219,7 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_forms_narrow_to_what_a_pair_has() -> None:
-    final = json.loads(explore.offered("embedded", lambda: {"gpt2-mdlm": "no network"}))
+    final = explore.offered("embedded", lambda: {"gpt2-mdlm": "no network"})
     assert "gpt2-mdlm" not in final and "gpt2-mdlm:xl" in final
     assert [*final["gpt2-mdlm:xl"]["methods"]] == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
     known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}

@@ -203,12 +203,12 @@ def test_what_is_typed_stays_when_a_recordings_settings_arrive_late(browser: Any
     held: list[Any] = []
     with visit(browser, address) as page:
         open_drawer(page, "live")
-        page.route("**/run/predict*", lambda route: held.append(route))  # not a method: they are marked
+        page.route("**/component_server/", lambda route: held.append(route))  # not a method: they are marked
         page.select_option("#live-stage .sd-more", label="Math: Four denoising steps")
         titled(page, "Math: Four denoising steps")
         number(page, "live", "seed", 5)
         assert held
-        page.unroute("**/run/predict*")  # they go on
+        page.unroute("**/component_server/")  # they go on
         page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('Question')")
         assert page.input_value("#live-seed input") == "5"
 

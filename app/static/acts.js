@@ -7,10 +7,10 @@ import { visit } from './page.js';
 /** @import { App } from './app.js' */
 
 /** @typedef {ReturnType<typeof visitorActs>} Acts */
-/** @param {Pick<App, 'form' | 'job' | 'momentQuery' | 'options' | 'playback' | 'query' | 'staging' |
+/** @param {Pick<App, 'form' | 'gradio' | 'job' | 'momentQuery' | 'options' | 'playback' | 'query' | 'staging' |
  *  'state'>} player */
 export const visitorActs = (player) => ({
-  stopRedraft: () => player.job.press('redraft-stop'),
+  stopRedraft: () => player.gradio.trigger('end'),
   runQuietly: () => player.job.runQuietly(),
   askForPrompt: () => player.form.askForPrompt(),
   save: () => save(player.state.shown),
@@ -22,24 +22,23 @@ export const visitorActs = (player) => ({
     const file = encodeURIComponent(fileOf(recording.url));
     if (!job.live) visit(`tab=${options.kind}&trace=${file}`);
     await shown;
-    if (state.shown.settings) job.press('fill'); // the form gets its model, prompt and settings
+    if (state.shown.settings) await player.form.fill();
   },
 
   /** Have the staged round of the visitor's run drafted again with other windows and steps. */
   redraft() {
-    const { job, state } = player;
+    const { gradio, state } = player;
     state.redrafting = { shown: state.shown, part: 0, parts: 0 };
-    job.press('redraft');
+    gradio.trigger('retry', { file: state.shown.file });
   },
 
-  /** The server drafts it, has drafted it, or couldn't (app/page.py). @param {string} words its last
-   *  message; empty if it broke off */
-  async redrafted(words) {
+  /** The server drafts it, has drafted it, or couldn't (app/page.py).
+   *  @param {any} [message] none if it broke off */
+  async redrafted(message) {
     const { job, staging, state } = player;
     const { redrafting } = state;
-    const { finished = !words, phase, trace, card, parts: [part, parts] = [0, 0] } = JSON.parse(
-      words || '{}',
-    );
+    const { finished = !message, phase, trace, card, parts: [part, parts] = [0, 0] } = message ??
+      {};
     if (!redrafting) return;
     state.redrafting = finished ? null : { ...redrafting, part, parts };
     if (card) job.card.show(card);

@@ -20,6 +20,7 @@ import { Shown } from './state/shown.js';
 import { Stage } from './state/stage.js';
 import { store } from './store.js';
 import { visitorActs } from './acts.js';
+/** @import { Gradio } from './job.js' */
 /** @import { PlayerOptions as Options, State } from './tabs.d.ts' */
 
 const UNREADABLE = {
@@ -30,10 +31,11 @@ const UNREADABLE = {
 const BETWEEN = 80; // milliseconds between two pictures of a race under way, at least
 
 export class App {
-  /** @param {HTMLElement} root @param {Options} options */
-  constructor(root, options) {
+  /** @param {HTMLElement} root @param {Options} options @param {Gradio} gradio */
+  constructor(root, options, gradio) {
     this.root = root;
     this.options = options;
+    this.gradio = gradio;
     this.recordings = options.recordings.map((recording) => ({
       ...recording,
       settings: linkOf(recording.settings),
@@ -59,7 +61,7 @@ export class App {
       this.frames,
       () => this.momentQuery() || this.query(),
     );
-    this.job = new RaceJob(root, options, this);
+    this.job = new RaceJob(root, options, this, gradio.trigger);
     this.staging = new Staging(this.state, options, this, () => {
       this.form.compare();
       this.frames.requestDraw();
@@ -146,8 +148,9 @@ export class App {
   }
 }
 
-/** Called by each player's component (app/page.py) once per page. @param {Options} options */
-export function mount(element, props, watch, options) {
+/** Called by each player's component (app/page.py) once per page.
+ *  @param {Gradio} gradio @param {Options} options */
+export function mount(element, gradio, options) {
   const { kind, recordings } = options;
   if (kind === 'live') {
     const theme = recall('specdiff-theme'); // of the Theme button (app/scripts.py)
@@ -155,10 +158,13 @@ export function mount(element, props, watch, options) {
     arrowTabs();
   }
   know(options.symbols);
-  const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options);
+  const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options, gradio);
   const { form, job, shown, staging, state } = app;
   register(kind, app); // which may open a race that was asked for
-  listen(job, props, watch, UNREADABLE, (message) => job.openFile(message));
+  listen(job, gradio, UNREADABLE, {
+    file: (message) => job.openFile(message),
+    block: (message) => app.acts.redrafted(message),
+  });
   const values = /** @type {any} */ (window).specdiffControls?.[kind] ?? {}; // app/scripts.py
   if (job.calls) state.formSettings = linkOf(values);
   else form.controlsChanged(values);

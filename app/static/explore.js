@@ -18,6 +18,7 @@ import { listen } from './messages.js';
 import { mark, register, visit } from './page.js';
 import { Question } from './question.js';
 import { soon } from './store.js';
+/** @import { Gradio } from './job.js' */
 /** @import { ExploreOptions, Widget } from './tabs.d.ts' */
 
 /** @type {Record<string,
@@ -29,9 +30,10 @@ const UNREADABLE = {
   hint: 'Measure again.',
 };
 export class Explore {
-  /** @param {HTMLElement} root @param {ExploreOptions} options */
-  constructor(root, options) {
+  /** @param {HTMLElement} root @param {ExploreOptions} options @param {Gradio} gradio */
+  constructor(root, options, { trigger, server }) {
     this.root = root;
+    this.server = server;
     this.options = options;
     this.changed = soon(() => this.draw());
     /** @type {Record<string, Widget | null>} by question */
@@ -54,7 +56,7 @@ export class Explore {
       ended: (message) => this.ended(message),
       changed: this.changed,
       keeps: () => question.shown.from === 'live',
-    });
+    }, trigger);
     this.races = new AnswerRaces(options.folder, this);
     this.lesson = answerLesson(this);
     this.showQuestion(question.readLink());
@@ -69,9 +71,11 @@ export class Explore {
     watcher.observe(root);
   }
 
-  /** Called by Gradio with the pairs that this server offers. */
-  offer(json) {
-    const pairs = JSON.parse(json);
+  /** Offer the pairs that this server has now, and the one that is chosen in Live. */
+  async offer() {
+    const live = /** @type {any} */ (window).specdiffControls?.live; // app/scripts.py
+    const pairs = await this.server.offered?.(live?.pair ?? '');
+    if (!pairs) return; // an export has no server
     Object.assign(this.options.pairs, pairs);
     for (const form of Object.values(this.forms)) {
       form.offer(Object.keys(pairs), this.options.pairs);
@@ -166,7 +170,8 @@ export class Explore {
         <${Explored} forms=${options.forms} name=${name} choose=${(key) =>
           this.visit(() => this.showQuestion(key))} form=${question.form.view()}
           unfolded=${!stem || question.linked === name} runs=${job.busy} about=${question.about}
-          bar=${job.bar} press=${(id) => job.press(id)} card=${job.card.element}
+          bar=${job.bar} press=${(act) => job.press(act)} offer=${() => this.offer()} card=${job
+            .card.element}
           status=${job.status.element} voice=${question.voice} from=${from} origin=${question
             .origin}
           available=${available} at=${available.findIndex(([source, file]) =>
@@ -187,11 +192,12 @@ export class Explore {
   }
 }
 
-/** Called by the components (app/tabs/explore.py) once per page. @param {ExploreOptions} options */
-export function mount(element, props, watch, options) {
+/** Called by the components (app/tabs/explore.py) once per page.
+ *  @param {Gradio} gradio @param {ExploreOptions} options */
+export function mount(element, gradio, options) {
   know(options.symbols);
   const root = /** @type {HTMLElement} */ (element.querySelector('.sd-exp'));
-  const explore = new Explore(root, options);
+  const explore = new Explore(root, options, gradio);
   register(options.prefix, explore);
-  listen(explore.job, props, watch, UNREADABLE);
+  listen(explore.job, gradio, UNREADABLE);
 }

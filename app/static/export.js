@@ -9,10 +9,13 @@ import { isOpen, openTab, page, share } from './page.js';
 import { arrowTabs } from './views/keys.js';
 /** @import { App } from './app.js' */
 
+/** @import { Gradio } from './job.js' */
 /** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}}
  *  PageData `plotly`: the address of the library; empty if the page holds it */
 
-/** @type {Record<string, (element: HTMLElement, props: any, watch: any, options: any) => void>} */
+/** @type {Gradio} */
+const NO_SERVER = { props: { value: '' }, watch: () => {}, trigger: () => {}, server: {} };
+/** @type {Record<string, (element: HTMLElement, gradio: Gradio, options: any) => void>} */
 const MOUNTS = { live: play, race: play, explore, compare: explore, learn };
 
 const NO_TRACE = {
@@ -80,7 +83,7 @@ export async function open() {
       if (tab !== chosen || mounted.has(panel.id)) continue;
       mounted.add(panel.id);
       const player = document.getElementById(`${panel.id}-player`) ?? panel;
-      MOUNTS[panel.id](player, { value: '' }, () => {}, { ...data.tabs[panel.id], plotly });
+      MOUNTS[panel.id](player, NO_SERVER, { ...data.tabs[panel.id], plotly });
     }
   };
   for (const tab of tabs) tab.addEventListener('click', () => select(tab));

@@ -23,15 +23,22 @@ const GRACE = 2500; // milliseconds between the final message and the end of Gra
  *  its final message, `unreadable`: which refers to a damaged file; `refused`: by the server, without
  *  one; `unconfirmed`: none came in time after Stop; `lost`: the server doesn't respond */
 
+/** @typedef {object} Gradio what it gives the script of a component (app/page.py: mount)
+ * @property {{value: string}} props @property {(name: string, callback: () => void) => void} watch
+ * @property {(event: string, data?: object) => void} trigger starts an event of the component
+ * @property {Record<string, (argument: any) => Promise<any>>} server functions in Python */
+
 /** @template {{run: string}} Run what is known of a run under way */
 export class Job {
   /**
    * @param {HTMLElement} root @param {string} prefix with which the ids of its controls begin
    * @param {number} patience seconds the server takes for a stopped run's last frame
    * @param {{waits: string, alone: string, stops: string}} words `alone`: the reason for waiting
+   * @param {Gradio['trigger']} trigger
    */
-  constructor(root, prefix, patience, words) {
+  constructor(root, prefix, patience, words, trigger) {
     this.root = root;
+    this.trigger = trigger;
     this.content = root; // the part of the page that a run changes
     this.prefix = prefix;
     this.patience = 1000 * patience + 500; // milliseconds
@@ -86,7 +93,7 @@ export class Job {
   /** Which button starts a run, if the page has one. */
   get pressWords() {
     const name = document.getElementById(`${this.prefix}-run`)?.textContent?.trim();
-    return canRun(this.prefix) ? ` Press ${name}.` : '';
+    return canRun() ? ` Press ${name}.` : '';
   }
 
   pressedRun() {
@@ -123,9 +130,17 @@ export class Job {
     }, GRACE);
   }
 
-  /** Press a button of Gradio's. @param {string} id */
-  press(id) {
-    document.getElementById(`${this.prefix}-${id}`)?.click();
+  /** Have the server run or stop, as a visitor's press does. @param {'run' | 'stop'} act */
+  press(act) {
+    if (act === 'stop') this.pressedStop();
+    else if (!canRun()) return;
+    else if (this.state === 'idle') this.pressedRun();
+    this.trigger(act === 'run' ? 'submit' : 'stop', { request: this.request() });
+  }
+
+  /** What the server is sent beside Gradio's controls. */
+  request() {
+    return '';
   }
 
   /** The one way a run ends: reset, then show what is left of it. @param {Ending} ending

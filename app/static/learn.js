@@ -180,9 +180,8 @@ export class Learn {
   }
 }
 
-/** Called by the component of the tab. @param {unknown} props @param {unknown} watch
- *  @param {Options} options */
-export function mount(element, props, watch, options) {
+/** Called by the component of the tab. @param {unknown} gradio @param {Options} options */
+export function mount(element, gradio, options) {
   know(options.symbols);
   gloss(element);
   new Learn(element, options);

@@ -19,8 +19,8 @@ export const raceLesson = (app) => ({
   },
   findings: () => [],
   async run() {
-    const { job, shown: { settings }, state } = app;
-    if (settings) job.press('fill'); // the server fills them in
+    const { form, job, shown: { settings }, state } = app;
+    if (settings) form.fill();
     await until(() => !settings || state.formSettings === settings);
     job.press('run');
   },

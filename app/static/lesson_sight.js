@@ -52,7 +52,7 @@ export class LessonSight {
   offer(lesson, tab) {
     const { watch } = lesson;
     const can = (watch.trace || Object.keys(watch.query).length > 0) && !this.guide.room &&
-      canRun(tabOf(watch));
+      canRun();
     const run = async () => {
       const { spot } = this.guide;
       const back = () => spot === this.guide.spot && this.guide.look(); // a run scrolls away

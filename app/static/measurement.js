@@ -5,7 +5,6 @@ import { code } from './views/room.js';
 import { Job, lostCard } from './job.js';
 import { keep, recall } from './storage.js';
 import { progressWords } from './state/exploration.js';
-import { until } from './views/dom.js';
 
 const WORDS = {
   waits: 'Waiting in the queue…',
@@ -31,9 +30,10 @@ const WITHOUT_RESULT = {
 
 /** @extends {Job<Run>} */
 export class Measurement extends Job {
-  /** @param {HTMLElement} root @param {{prefix: string, patience: number}} options @param {Tab} tab */
-  constructor(root, { prefix, patience }, tab) {
-    super(root, prefix, patience, WORDS);
+  /** @param {HTMLElement} root @param {{prefix: string, patience: number}} options @param {Tab} tab
+   *  @param {import('./job.js').Gradio['trigger']} trigger */
+  constructor(root, { prefix, patience }, tab, trigger) {
+    super(root, prefix, patience, WORDS, trigger);
     this.tab = tab;
     this.storageKey = `specdiff-exploring-${prefix}`; // where the token is kept for a reload
     this.token = recall(this.storageKey, 'sessionStorage') ?? '';
@@ -44,14 +44,7 @@ export class Measurement extends Job {
     /** @type {{max: number, value: number} | null} */
     this.bar = null;
     this.status.element.removeAttribute('role'); // it changes every second
-    if (this.follows) this.resume();
-  }
-
-  /** Follow a measurement that was running when the page was reloaded. */
-  async resume() {
-    const id = `${this.prefix}-again`; // Gradio creates its buttons a moment later
-    await until(() => document.getElementById(id), Infinity);
-    setTimeout(() => this.press('again'), 100); // and listens to them after that
+    if (this.follows) this.trigger('submit', { request: this.request() });
   }
 
   /** The form cannot be sent while a measurement waits, either. @override */
@@ -61,10 +54,10 @@ export class Measurement extends Job {
 
   /** Whether a measurement may begin. */
   get free() {
-    return !this.busy && canRun(this.prefix);
+    return !this.busy && canRun();
   }
 
-  /** The arguments of a run, a stop or a reload, for Gradio. */
+  /** The arguments of a run, a stop or a reload. @override */
   request() {
     const { token } = this;
     if (this.follows) return JSON.stringify({ token });

@@ -1,13 +1,12 @@
 // The component that carries the server's messages to a player (app/page.py).
 
-/** @import { Job } from './job.js' */
+/** @import { Gradio, Job } from './job.js' */
 
 /** Pass the messages of a component to its job; an unchanged value is ignored.
- *  @param {Job<any>} job @param {{value: string}} props
- *  @param {(name: string, callback: () => void) => void} watch
+ *  @param {Job<any>} job @param {Gradio} gradio
  *  @param {{title: string, message: string, hint: string}} unreadable shown on an error
- *  @param {(message: any) => unknown} [openFile] shows a file that the visitor opened */
-export function listen(job, props, watch, unreadable, openFile = () => {}) {
+ *  @param {Record<string, (message: any) => unknown>} [others] take messages of other sources than runs */
+export function listen(job, { props, watch }, unreadable, others = {}) {
   const first = props.value ? JSON.parse(props.value) : {};
   let last = first.card && first.source === 'file' ? props.value : ''; // shown by the open tab
   let turn = Promise.resolve(); // keeps messages in order although unpacking takes a moment
@@ -17,7 +16,7 @@ export function listen(job, props, watch, unreadable, openFile = () => {}) {
     last = value;
     const message = JSON.parse(value);
     turn = turn.then(async () => {
-      await (message.source === 'file' ? openFile(message) : job.receive(message));
+      await (others[message.source]?.(message) ?? job.receive(message));
     }).catch((error) => {
       job.card.show(unreadable);
       console.warn('not shown:', error);

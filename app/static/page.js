@@ -55,10 +55,8 @@ if (seated) {
   }, true);
 }
 
-/** Whether a tab can start a run: an export and a room's page cannot.
- *  @param {string} prefix of the ids of its controls */
-export const canRun = (prefix) =>
-  !classList.contains('sd-seated') && Boolean(document.getElementById(`${prefix}-run`));
+/** Whether this page can start a run: an export and a room's page cannot. */
+export const canRun = () => !classList.contains('sd-seated') && !document.getElementById('sd-data'); // of an export
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
  *  @type {{players: Record<string, Player>, openRace: typeof openRace, share: typeof share,

@@ -17,6 +17,10 @@ export class RaceForm {
     this.state = state;
     this.options = options;
     this.player = player;
+    /** @type {Settings} what the controls held when other values were asked for */
+    this.asked = {};
+    /** @type {Settings} the answer */
+    this.filled = {};
   }
 
   /** Show the recording that matches changed controls. @param {Settings} values */
@@ -55,6 +59,25 @@ export class RaceForm {
     this.state.runSettings = linkOf(values);
     this.compare();
     return this.player.job.takeThreads();
+  }
+
+  /** Give the form the model, prompt and settings of the race on the stage. */
+  async fill() {
+    const { options: { kind }, player: { gradio, job }, state: { shown } } = this;
+    this.asked = { .../** @type {any} */ (window).specdiffControls?.[kind] }; // app/scripts.py
+    const { card, ...filled } = await gradio.server.settings(shown.settings);
+    if (card) return job.card.show(card);
+    this.filled = filled;
+    gradio.trigger('apply');
+  }
+
+  /** The controls' values with those that were asked for; what changed meanwhile stays. Called by
+   *  Gradio (app/scripts.py). @param {Settings} values */
+  take(values) {
+    const { asked, filled } = this;
+    return Object.entries(values).map(([name, value]) =>
+      name in filled && JSON.stringify(value) === JSON.stringify(asked[name]) ? filled[name] : value
+    );
   }
 
   /** Put the settings into the address: Gradio reloads the page when the server is back. */

@@ -31,9 +31,10 @@ const UNCONFIRMED = {
 
 /** @extends {Job<Race>} */
 export class RaceJob extends Job {
-  /** @param {HTMLElement} root @param {{prefix: string, patience: number}} options @param {Tab} tab */
-  constructor(root, { prefix, patience }, tab) {
-    super(root, prefix, patience, WORDS);
+  /** @param {HTMLElement} root @param {{prefix: string, patience: number}} options @param {Tab} tab
+   *  @param {import('./job.js').Gradio['trigger']} trigger */
+  constructor(root, { prefix, patience }, tab, trigger) {
+    super(root, prefix, patience, WORDS, trigger);
     this.tab = tab;
     this.calls = 0; // requests; late answers to earlier ones are dropped
     /** @type {number | null} threads for the next run */

@@ -102,42 +102,34 @@ def described(pair: str) -> dict[str, Any]:
     return {"label": spec.label, "drafters": drafters, "methods": methods, "weight": weight}
 
 
-def offered(chosen: str, look: Callable[[], Mapping[str, str]] = unavailable) -> str:
-    """The available pairs and the ``chosen`` one, as JSON."""
-    names = [name for _, name in pair_choices(look(), chosen)]
-    return msgspec.json.encode({name: described(name) for name in names}).decode()
+def offered(chosen: str, look: Callable[[], Mapping[str, str]] = unavailable) -> dict[str, dict[str, Any]]:
+    """The available pairs and the ``chosen`` one, described."""
+    return {name: described(name) for _, name in pair_choices(look(), str(chosen))}
 
 
-def explore_tab(tab: str, factory: Factory, script: str, *, pair: gr.components.Component) -> None:
+def explore_tab(tab: str, factory: Factory, script: str) -> None:
     """Fill a tab. Call inside ``gr.Tab``.
 
     Args:
         tab: its name (:attr:`~specdiff_core.explorations.base.Exploration.tab`).
         factory: creates decoders, the same as for the other tabs.
         script: mounts its part of the page (:func:`app.page.mount`).
-        pair: the pair widget of the Live tab.
     """
     measure = exploration.exploring(factory)
 
-    def explore(message: str) -> Iterator[str]:
-        yield from exploration.stream(measure, message)
+    def explore(asked: gr.EventData) -> Iterator[str]:
+        yield from exploration.stream(measure, getattr(asked, "request", ""))
 
-    def stop(message: str) -> None:
-        exploration.JOBS.stop(exploration.read_request(message).get("token", ""), LAST_FRAME)
+    def stop(asked: gr.EventData) -> None:
+        exploration.JOBS.stop(exploration.read_request(getattr(asked, "request", "")).get("token", ""), LAST_FRAME)
 
-    player = f"window.specdiff?.players.{tab}"
-    ask = f"() => {player}?.job.request() ?? ''"
-    template = TEMPLATE.replace("NAME", NAMES[tab])
-    board = gr.HTML("", html_template=template, js_on_load=script, apply_default_css=False, elem_id=f"{tab}-player")
-    message = gr.Textbox(elem_id=f"{tab}-asked", label="What the page asks for", visible=False)
-    pressed = {
-        name: gr.Button(name, elem_id=f"{tab}-{name}", elem_classes=["sd-unseen"])
-        for name in ("run", "again", "stop", "pairs")
-    }  # the script presses them
-    start_job(tab, [pressed["run"].click, pressed["again"].click], explore, message, board, js=ask)
-    available = gr.Textbox(elem_id=f"{tab}-offered", label="Pairs that can be chosen", visible=False)
-
-    pressed["pairs"].click(offered, pair, available, **QUIET).then(
-        None, available, None, js=f"(pairs) => {player}?.offer(pairs)", show_progress="hidden", api_visibility="private"
+    board: Any = gr.HTML(
+        "",
+        html_template=TEMPLATE.replace("NAME", NAMES[tab]),
+        js_on_load=script,
+        apply_default_css=False,
+        elem_id=f"{tab}-player",
+        server_functions=[offered],
     )
-    pressed["stop"].click(stop, message, None, js=ask, **QUIET)
+    start_job(tab, [board.submit], explore, None, board)
+    board.stop(stop, None, None, **QUIET)

@@ -167,7 +167,7 @@ export function Blanks(
           <${Link} act=${() => savePicture(run)}>Save as picture<//>
               ${canRecord() &&
                 html`<${Link} act=${(event) => clip(event.currentTarget, run)}>Save as clip<//>`}
-          ${!own && canRun('live') && html`
+          ${!own && canRun() && html`
             <button type="button" class="sd-try" onclick=${acts
               .askForPrompt}>Try your own prompt</button>
           `}

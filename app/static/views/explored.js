@@ -26,7 +26,8 @@ export const buttons = (choices) =>
  * @property {unknown} form its fields @property {boolean} unfolded whether they are shown at first
  * @property {boolean} runs @property {string} about how long a measurement takes
  * @property {{max: number, value: number} | null} bar its progress
- * @property {(button: string) => void} press a button of Gradio's
+ * @property {(act: 'run' | 'stop') => void} press
+ * @property {() => void} offer the pairs that the server has
  * @property {HTMLElement} card for errors @property {HTMLElement} status of a run
  * @property {string} voice what assistive technology reads out
  * @property {Source} from @property {string} origin of the answer, in words
@@ -62,7 +63,7 @@ export function Explored(props) {
           press('stop')}>Stop</button>
         <progress class="sd-exp-bar" aria-label="Progress" hidden=${!bar} ...${bar ?? {}} /></div>
       <details class="sd-exp-fields" key=${name} open=${props.unfolded}
-        ontoggleCapture=${({ target }) => target.open && press('pairs') /* loads them */}>
+        ontoggleCapture=${({ target }) => target.open && props.offer()}>
         <summary>Settings</summary>${props.form}</details>
     </section>
     <${ElementSlot} element=${props.status} />
