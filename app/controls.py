@@ -29,8 +29,8 @@ from .run.turns import RUN, limit
 pass_unchecked(gr.Slider, gr.Dropdown, gr.Number, gr.CheckboxGroup)
 LONGEST_PROMPT = 20_000
 """Characters: far more than any context, but quick to reject."""
-TEXT_BOXES = {"draft_temperature": "as the target", "system": "none", "stop": "none"}
-"""Settings that may be empty, which a number box cannot be -> placeholder."""
+PLACEHOLDERS = {"draft_temperature": "as the target", "system": "none", "stop": "none"}
+"""What an empty text means."""
 NUMBER_BOXES = {"seed", "top_k", "max_new_tokens"}  # too many values for a slider
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
 """Options of immediate, internal events: no spinner, no queue, not in the API."""
@@ -283,20 +283,20 @@ def widget(name: str, tab: str) -> gr.components.Component:
     }
     opening = OPENING if tab == "live" or name == "pair" else DecodeConfig()
     first = widget_values(opening)[name]
-    if setting.kind is bool:
+    lists = {"pair": pair_choices({}), "drafter": drafter_choices(OPENING.pair)}
+    if setting.control == "switch":
         return gr.Checkbox(value=first, **common)
-    if name in TEXT_BOXES:
-        lines = 4 if setting.longest else 1
-        return gr.Textbox(first, placeholder=TEXT_BOXES[name], lines=1, max_lines=lines, **common)
+    if setting.control == "text" and name not in lists:
+        lines = 4 if setting.is_long else 1
+        return gr.Textbox(first, placeholder=PLACEHOLDERS[name], lines=1, max_lines=lines, **common)
     if name in NUMBER_BOXES:
         return gr.Number(value=first, **common)
     if setting.low is not None:
         window = longest_window(OPENING.pair, OPENING.drafter)
         high = window if name in ("gamma", "steps") else setting.high or 0
         return gr.Slider(minimum=setting.low, maximum=high, step=setting.step, value=first, buttons=[], **common)
-    choices = [(option.label, option.value) for option in setting.choices]
-    choices = {"pair": pair_choices({}), "drafter": drafter_choices(OPENING.pair)}.get(name, choices)
-    return gr.Dropdown(choices=choices, value=first, filterable=False, **common)
+    choices = [(label, value) for value, label in setting.labels.items()]
+    return gr.Dropdown(choices=lists.get(name, choices), value=first, filterable=False, **common)
 
 
 def check_prompt(prompt: object) -> str:

@@ -24,7 +24,7 @@ from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Verified
 from specdiff_core.schema.fields import ask
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule
+from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Order, RevealOrder, Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,9 +129,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     num_drafts: Annotated[
         int, ask("Drafts K", "Only for self, trie and multi_round, which need K ≥ 2 and T = 1.", 1, 8)
     ] = 1
-    order: Annotated[
-        str, ask("Reveal order", "Which masks a denoising step reveals.", enum=[order.value for order in RevealOrder])
-    ] = "max_prob"
+    order: Order = RevealOrder.MAX_PROB
     gamma: Annotated[int, ask("Window γ", "Tokens drafted per round.", 1, 6)] = 2
     steps: Annotated[int, ask("Steps T", "Drafter passes per window, at most γ.", 1, 6)] = 2
     temperature: Annotated[float, ask("Temperature", "The target’s. At 0 every rule is exact.", 0, 2, more=True)] = 1.0

@@ -27,7 +27,7 @@ from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder
+from specdiff_core.schema.settings import DecodeConfig, Order, RevealOrder
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -75,9 +75,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         tuple[Side, ...],
         ask("Steps T", "Drafter passes per window.", least=1, most=20),
     ] = (1, 2, 3, 4, 5, 6, 8, 10)
-    order: Annotated[
-        str, ask("Reveal order", "Which masks a denoising step reveals.", enum=[order.value for order in RevealOrder])
-    ] = "left_to_right"
+    order: Order = RevealOrder.LEFT_TO_RIGHT
     controller: Annotated[
         bool,
         ask("Controller", "Also measure a controller that chooses γ and T round by round."),

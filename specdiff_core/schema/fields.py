@@ -118,16 +118,31 @@ class Field:
         return ", ".join(words) or (f"text of at most {self.longest:,} characters" if self.longest else "a name")
 
     @property
+    def labels(self) -> dict[str, str]:
+        """The names to choose from -> their labels; empty if the names say it, or the pair does."""
+        return {option.value: option.label for option in self.choices if hasattr(option, "label")}
+
+    @property
+    def control(self) -> str:
+        """What asks for a value: a ``switch``, a ``choice``, an ``integer``, a ``number``, or ``text``, which can be
+        empty."""
+        return "choice" if self.choices else "text" if self.optional else FORMS.get(self.kind, "text")
+
+    @property
     def is_long(self) -> bool:
         """Whether it is a text of several lines."""
         return not self.choices and (self.longest or 0) > 200
 
     def form(self, *, more: bool = False) -> dict[str, Any]:
         """The field as plain JSON values; ``more``: show it among the advanced ones."""
-        kind = "choice" if self.choices else FORMS.get(self.kind, "text")
-        words = {"title": self.label, "about": self.help, "kind": kind, "list": self.several, "long": self.is_long}
-        same = ("name", "default", "choices", "of", "low", "high", "hidden")
-        return {**{name: getattr(self, name) for name in same}, **words, "more": more or self.more}
+        words = {"title": self.label, "about": self.help, "kind": self.control, "list": self.several}
+        same = ("name", "default", "choices", "labels", "of", "low", "high", "hidden")
+        return {
+            **{name: getattr(self, name) for name in same},
+            **words,
+            "long": self.is_long,
+            "more": more or self.more,
+        }
 
     def read(self, value: Any) -> Any:
         """Convert a value from a flag, a link or a widget to this field's type. Commas may separate a list's entries.

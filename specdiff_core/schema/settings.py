@@ -37,6 +37,9 @@ class RevealOrder(Option):
     VALUE_CONFIDENCE = "value_confidence", "Confidence of the drawn value (LLaDA)"
 
 
+Order = Annotated[RevealOrder, ask("Reveal order", "Which masked positions each denoising step reveals.")]
+
+
 class Rule(Option):
     """How drafted tokens are tested (``decoding/verify.py``)."""
 
@@ -163,9 +166,7 @@ class DecodeConfig:
         "position would cost more than it gains. A tree from one pass keeps up to B nodes: those "
         "that save more than they cost.",
     )] = False
-    order: Annotated[RevealOrder, ask(
-        "Reveal order", "Which masked positions each denoising step reveals."
-    )] = RevealOrder.LEFT_TO_RIGHT
+    order: Order = RevealOrder.LEFT_TO_RIGHT
     tree_nodes: Annotated[int, ask(
         "Draft tree",
         "Nodes of a draft tree, grown from one drafter pass (EAGLE-2: one per depth) and verified "

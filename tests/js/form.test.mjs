@@ -14,6 +14,7 @@ const field = (name, values) => ({
   long: false,
   of: '',
   choices: [],
+  labels: {},
   default: '',
   low: null,
   high: null,
@@ -28,7 +29,7 @@ const FIELDS = [
     choices: ['specdiff', 'dflash'],
     default: ['specdiff', 'dflash'],
   }),
-  field('order', { choices: ['left', 'right'], default: 'left' }),
+  field('order', { choices: ['left', 'right'], labels: { left: 'Left first' }, default: 'left' }),
   field('pair', { choices: ['embedded', 'qwen'], default: 'embedded', more: true }),
 ];
 const PAIRS = {
@@ -60,6 +61,7 @@ test('only what the chosen pair has is offered, and what it has of the choice st
   const { form, choose, offered, said } = made();
   assert.deepEqual(offered('drafter'), ['mdlm', 'block']);
   assert.deepEqual(said('drafter'), ['Masked', 'Block']);
+  assert.deepEqual(said('order'), ['Left first', 'right']);
   assert.deepEqual(form.values(), {
     drafter: 'mdlm',
     method: 'dflash',

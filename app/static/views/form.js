@@ -4,7 +4,7 @@ import { html } from './ui.js';
 
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' |
  *  'switch' | 'text', list: boolean, more: boolean, long: boolean, of: '' | 'drafters' | 'methods',
- *  choices: string[], default: any, low: number | null, high: number | null}} Field */
+ *  choices: string[], labels: Record<string, string>, default: any, low: number | null, high: number | null}} Field */
 /** @typedef {{label: string, drafters: Record<string, string>, methods: Record<string, string>,
  *  weight?: number}} Pair of models; its drafters and methods with their labels, and how long a
  *  token takes, in tokens of the embedded pair */
@@ -46,10 +46,10 @@ export class Form {
   }
 
   /** The label of an option. @param {Field} field */
-  labelOf({ name, of }, option) {
+  labelOf({ name, of, labels }, option) {
     return (name === 'pair'
       ? this.pairs[option]?.label
-      : of && this.pairs[this.raw.pair]?.[of][option]) || option;
+      : of && this.pairs[this.raw.pair]?.[of][option]) || labels[option] || option;
   }
 
   /** Replace a drafter or method that the chosen pair lacks by one that it has. */
