@@ -153,8 +153,10 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         hint = page.locator("#explore .sd-chart header .sd-sub").first
         offers = hint.inner_text()
         stem = page.evaluate(f"Object.keys({app('explore')}.options.recorded['window-map'])[1]")
-        page.evaluate(f"{app('explore')}.showAnswer('recorded', {stem!r})")
-        page.wait_for_function(f"{app('explore')}.answer === {app('explore')}.answers.recorded[{stem!r}]")
+        page.evaluate(f"{app('explore')}.question.showAnswer('recorded', {stem!r})")
+        page.wait_for_function(
+            f"{app('explore')}.question.answer === {app('explore')}.question.answers.recorded[{stem!r}]"
+        )
         assert hint.inner_text() != offers, "a cell without races offers none"
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('answer=')")
@@ -162,7 +164,8 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         page.evaluate(f"{app('explore')}.races.open({app('explore')}.{races})")
         page.wait_for_selector("#explore :text('no recording of this race')")
     with visit(browser, link, until=until) as page:
-        assert page.evaluate(f"{app('explore')}.stem") == stem, "the link brings back the answer that was shown"
+        shown = page.evaluate(f"{app('explore')}.question.stem")
+        assert shown == stem, "the link brings back the answer that was shown"
         page.get_by_role("button", name="Two runs side by side").click()
         page.locator(".sd-track-column button").first.click()
         page.wait_for_selector("#explore .sd-inspector .sd-pq-row")
