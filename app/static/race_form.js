@@ -3,6 +3,7 @@
 import { fits } from './views/link.js';
 import { linkOf } from './state/moment.js';
 import { predictedWords } from './state/predicted.js';
+/** @import { Gradio } from './job.js' */
 /** @import { PlayerOptions as Options, State } from './tabs.d.ts' */
 /** @import { RaceJob } from './race_job.js' */
 /** @import { Settings } from './state/moment.js' */
@@ -12,7 +13,7 @@ const NOT_RUN = 'The form’s settings haven’t been run yet.';
 
 export class RaceForm {
   /** @param {State} state @param {Options} options
-   *  @param {{job: RaceJob, staging: Staging, noSteps: Set<string>}} player */
+   *  @param {{gradio: Gradio, job: RaceJob, staging: Staging, noSteps: Set<string>}} player */
   constructor(state, options, player) {
     this.state = state;
     this.options = options;
