@@ -130,8 +130,9 @@ def page(chosen: Chosen, plotly: str = "") -> str:
     """
     library = "" if plotly else _base64(gzip.compress(PLOTLY.read_bytes(), 9, mtime=0))
     names = [tab for tab in TABS if tab != "learn" or chosen.lessons]
+    common = {"type": "button", "role": "tab"}
     buttons = [
-        element("button", text=tab.capitalize(), type="button", role="tab", id=f"tab-{tab}", aria_controls=tab)
+        element("button", text=tab.capitalize(), **common, id=f"tab-{tab}", aria_controls=tab, data_tab_id=tab)
         for tab in names
     ]
     hidden = {"class_": "tabitem sd-tab", "hidden": "hidden"}  # until its tab is chosen

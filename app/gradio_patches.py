@@ -2,7 +2,7 @@
 (tests/test_gradio_patches.py) that fails when Gradio no longer needs it or has changed under it.
 
 The page's scripts depend on what Gradio draws, without changing it; the browser tests fail where
-that changes: ``static/page.js`` finds tabs by their labels, and ``static/style.css`` names Gradio's own classes.
+that changes: ``static/page.js`` finds tabs by their ids, and ``static/style.css`` names Gradio's own classes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ QUEUE_SLEEP = 0.05
 """Seconds between Gradio's looks for a new event: the longest wait of a run before it starts."""
 PROGRESS_SLEEP = 1.0
 """Seconds between its looks for the state of a ``gr.Progress``; the page has none."""
+LONGEST = 128
+"""Characters of a session's name; Gradio's pages and clients give it at most 36."""
 
 
 def skip_stubs() -> None:
@@ -51,7 +53,8 @@ def poll_less(page: Any) -> None:
 
 def keep_queue(page: Any) -> None:
     """Keep the queue alive. In Gradio, an event whose session isn't known ends the task that starts all events: one
-    without a name never is, others until 2,000 newer ones came, whether used or not."""
+    without a name never is, others until 2,000 newer ones came, whether used or not. It keeps all these names, of any
+    length."""
     from gradio.utils import LRUCache
 
     queue = page._queue
@@ -66,8 +69,8 @@ def keep_queue(page: Any) -> None:
             return super().__getitem__(name)
 
     async def push_named(body: Any, request: Any, username: str | None) -> Any:
-        if body.session_hash == "":
-            return False, "The session has no name.", "error"
+        if body.session_hash is not None and not 0 < len(body.session_hash) <= LONGEST:
+            return False, "The session has no name, or a long one.", "error"
         return await push(body, request, username)
 
     def send_known(event: Any, message: Any) -> None:

@@ -19,7 +19,6 @@ from benchmarks.page import Page
 from benchmarks.peers import Peers
 from benchmarks.tables import flavours_of, origin, section, whole
 from specdiff_core.explorations.figures import plural
-from specdiff_core.measure.grid import VANILLA
 from specdiff_core.measure.store import Bench, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, median_words, speed_words, table, waiting, with_ends
 from specdiff_core.schema.errors import ConfigError
@@ -38,8 +37,8 @@ def _title(sweep: Sweep) -> str:
     return f"temperature {sweep.settings['temperature']:g}"
 
 
-def _model(sweep: Sweep) -> str:
-    return find_pair(sweep.settings["pair"]).short
+def _model(measured: Sweep | Peers) -> str:
+    return find_pair(measured.settings["pair"]).short
 
 
 def _settings(sweeps: Sequence[Sweep]) -> Iterator[tuple[str, list[SettingResult | None]]]:
@@ -103,17 +102,22 @@ def _summary(results: Sequence[Bench]) -> str:
         speed = f"{sweeps[0].entries[0].tokens_per_second:.0f} tokens/s without drafts"
         facts.append(f"- {model}: {prompts}; {speed}. {origin(sweeps[0], command=False)}")
     head = ["model", "setting", "τ", "speed-up", "median of prompts", "speed-up at temperature 1"]
-    peers = [_fastest(result) for result in results if isinstance(result, Peers)]
+    peers = [_ranked(result) for result in results if isinstance(result, Peers)]
     return "\n\n".join([table(head, rows), "\n".join(["Prompts, and speed over all of them:\n", *facts]), *peers])
 
 
-def _fastest(peers: Peers) -> str:
-    """The plain decoding of every implementation, in a sentence."""
-    speeds = {lane["lane"]: f"{lane['tokens_per_second']:.0f}" for lane in peers.result["lanes"]}
-    others = {"llama.cpp": "llama.cpp, on the same file", "generate": "transformers' `generate`, on the same weights"}
-    said = [f"{speeds[lane]} tokens/s ({words})" for lane, words in others.items() if lane in speeds]
-    where = f"Without drafts, on {plural(peers.result['prompts'], 'prompt')}"
-    return f"{where}: {speeds[VANILLA.name]} tokens/s (this lab), {', '.join(said)}."
+def _ranked(peers: Peers) -> str:
+    """All lanes in a sentence, the fastest first."""
+    lanes = sorted(peers.result["lanes"], key=lambda lane: -lane["tokens_per_second"])
+    said = []
+    for lane in lanes:
+        transformers = lane["theirs"] and not lane["lane"].startswith("llama.cpp")
+        said.append(f"{'transformers, ' * transformers}{lane['lane']} **{lane['tokens_per_second']:.0f}**")
+    where = f"{_model(peers)}, greedy, on {plural(peers.result['prompts'], 'prompt')}"
+    return (
+        f"This lab, llama.cpp on the same file and transformers on the same weights, in turn ({where}); tokens/s, the "
+        f"fastest first: {'; '.join(said)}."
+    )
 
 
 def render(kind: str, results: Sequence[Bench]) -> str:

@@ -98,7 +98,7 @@ def test_gradios_queue_would_still_end_by_an_unknown_session(
                 asked = {"fn_index": 0, "data": ["a"], "session_hash": session}
                 return client.post("gradio_api/queue/join", json=asked).status_code
 
-            assert [join("") for _ in range(4)] == [400] * 4
+            assert [join(name) for name in ("", "", "", "", "long" * 99)] == [400] * 5
             for name, body in (
                 ("queue/join", {"fn_index": -1, "data": ["secret"], "session_hash": "a"}),
                 ("call/no", {}),

@@ -94,18 +94,18 @@ export function openRace(race) {
   else pendingRace = race;
 }
 
-const TAB = '#sd-tabs [role=tab]:not(.sd *)'; // of the page: a player's lanes are tabs, too
+const TAB = '#sd-tabs [data-tab-id]';
 
 /** The name of a tab. @param {Element | null} [button] by default the open one's */
 const tabOf = (button = document.querySelector(`${TAB}[aria-selected=true]`)) =>
-  button?.textContent?.trim().toLowerCase() ?? '';
+  button?.getAttribute('data-tab-id') ?? '';
 
 /** Give a link to what the open tab shows, or with its prompt and settings. Returns its query;
  *  empty if it is too long. */
 export function share() {
   const button = /** @type {HTMLElement} */ (document.getElementById('sd-share'));
   const tab = tabOf();
-  const query = page.players[tab]?.query?.() || `tab=${tab.split(' ')[0]}`;
+  const query = page.players[tab]?.query?.() || `tab=${tab}`;
   if (!fits(query)) {
     say(button, 'Prompt too long');
     return '';
@@ -116,7 +116,7 @@ export function share() {
 
 /** Open a tab by its name. @param {string} kind */
 export function openTab(kind) {
-  const button = [...document.querySelectorAll(TAB)].find((tab) => tabOf(tab) === kind);
+  const button = document.querySelector(`${TAB}[data-tab-id="${kind}"]`);
   if (button instanceof HTMLElement) button.click();
 }
 
@@ -162,11 +162,10 @@ addEventListener('click', ({ target }) => {
   if (!button || walking || from === to) return;
   mark();
   const query = new URLSearchParams(location.search);
-  const [name] = to.split(' ');
   const lesson = query.has('lesson'); // a reload goes on with it, or with the run
-  if (query.has('run') && !lesson) query.set('open', name);
+  if (query.has('run') && !lesson) query.set('open', to);
   const keeps = lesson || query.has('run');
-  address(keeps ? query.toString() : `tab=${name}`, 'pushState', { ...historyState(), tab: to });
+  address(keeps ? query.toString() : `tab=${to}`, 'pushState', { ...historyState(), tab: to });
 }, true);
 addEventListener('popstate', ({ state }) => {
   if (!state?.tab) return; // a link within the page
