@@ -78,7 +78,7 @@ def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str])
             asked = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else ""
             assert page.is_visible(f"#{asked or 'live'}")
             if asked:
-                assert page.evaluate(f"{app(asked)}.answer.name") == lesson.watch.explore
+                assert page.evaluate(f"{app(asked)}.question.answer.name") == lesson.watch.explore
             for _ in range(2):
                 page.click(f"{CARD} .sd-guide-next")
             page.click(f"{CARD} .sd-guide-option")
