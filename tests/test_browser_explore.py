@@ -279,7 +279,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]
         notes = page.text_content(".sd-cmp-full")
         assert "vanilla" in notes and "line 2" in notes, "the line that was left out"
-        open_tab(page, "live")  # where a visitor brings a pair
+        open_tab(page, "live")  # where a visitor adds a pair
         page.click("#live-drawer > button")
         page.click("#live-own > button")
         page.fill("#own-target :is(input, textarea)", EMBEDDED.target)

@@ -165,7 +165,7 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         page.wait_for_selector("#explore :text('no recording of this race')")
     with visit(browser, link, until=until) as page:
         shown = page.evaluate(f"{app('explore')}.question.stem")
-        assert shown == stem, "the link brings back the answer that was shown"
+        assert shown == stem, "the link opens the answer that was shown"
         page.get_by_role("button", name="Two runs side by side").click()
         page.locator(".sd-track-column button").first.click()
         page.wait_for_selector("#explore .sd-inspector .sd-pq-row")

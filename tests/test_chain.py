@@ -11,10 +11,22 @@ from tables import Pairs, context_of, denoised, texts
 
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.maths.randomness import Candidates, Independent, SharedGumbel
+from specdiff_core.models.markov import MarkovHead, Successors
 from specdiff_core.schema.settings import Sampling
 
 START = 0  # the first anchor
 COLD = Sampling(temperature=0.0)
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_the_tables_of_a_head_add_what_it_adds(gated: bool) -> None:
+    torch.manual_seed(0)
+    head = MarkovHead(6, 4, gated=gated).requires_grad_(False)
+    embedding, rows, states = torch.randn(9, 6), torch.randn(9, 6), torch.randn(3, 6)
+    before, candidates = torch.tensor([[1, 2], [0, 8], [5, 3]]), torch.tensor([[0, 4, 7]] * 3)
+    changed = head(states[:, None].expand(-1, 2, -1), embedding[before]) - states[:, None]
+    added = Successors(head, embedding, rows)(states, before, candidates)
+    assert torch.allclose(added, (changed @ rows.T)[..., [0, 4, 7]], atol=1e-5)
 
 
 def test_a_greedy_chain_takes_what_follows_what_it_took() -> None:

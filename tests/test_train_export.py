@@ -154,7 +154,7 @@ def test_sglang_takes_the_whole_vocabulary(
     make: Make, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It ignores tensors that it doesn't know, so there must be none; and reads as many layers of the target as the
-    drafter has, unless it is told how many there are."""
+    drafter has, unless it is given their number."""
     drafter, out = make(rank=6), tmp_path / "out"
     assert export(drafter, "--to", "z-lab", "--out", out, "--target", target) == 0
     stored, config = load_file(out / "model.safetensors"), json.loads((out / "config.json").read_text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from io import BytesIO
 
 import msgspec
@@ -86,9 +85,7 @@ def test_a_card_is_a_picture() -> None:
 def test_a_card_of_any_text_is_drawn_at_once(words: str) -> None:
     guesses = (unfurl.Guess(words, "✓"), unfurl.Guess("a", "✕"))
     summary = unfurl.Summary(words, 1.5, guesses, words, "words", 1.0, words, words)
-    began = time.process_time()
     assert Image.open(BytesIO(unfurl.picture(summary))).size == unfurl.SIZE
-    assert time.process_time() - began < 5
 
 
 def test_a_link_is_read_once_whatever_it_repeats(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,7 @@ export class RaceForm {
     const { options: { kind }, player: { gradio, job }, state: { shown } } = this;
     this.asked = { .../** @type {any} */ (window).specdiffControls?.[kind] }; // app/scripts.py
     const { card, ...filled } = await gradio.server.settings(shown.settings);
+    if (shown !== this.state.shown) return; // another race is on the stage by now
     if (card) return job.card.show(card);
     this.filled = filled;
     gradio.trigger('apply');

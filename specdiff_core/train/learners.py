@@ -587,7 +587,7 @@ def causal_config(target: Any, settings: DrafterSettings) -> dict[str, Any]:
 def new_masked(released: dict[str, Any], cut: Mapping[str, Tensor], *, seed: int) -> MaskedDraftModel:
     """An untrained denoiser, or causal model; ``cut``: weights to begin with (``models/causal.py: read_layers``). The
     last norm begins small, or the states of layers that did not follow each other would be taken for
-    certainty: measured, a first loss of 8.9 instead of 17.8."""
+    confidence: measured, a first loss of 8.9 instead of 17.8."""
     model, generator = MaskedDraftModel(released), torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         if parameter.ndim == 2:
