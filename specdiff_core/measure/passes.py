@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.base import Context, run_to_end
+from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.randomness import Streams
 from specdiff_core.measure.grid import VANILLA
 from specdiff_core.models.device import cpu_threads
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class PassCosts(NamedTuple):
     """Seconds of bare passes, medians."""
 
-    target: dict[int, float]  # rows -> a target pass over them
+    target: dict[int, float]  # rows -> a target pass over them, up to its distributions
     draft: dict[int, float]  # γ -> the drafter's first pass of a later round, sampling included
     again: dict[int, float]  # γ -> each further pass
     context: int  # tokens before them
@@ -84,7 +85,7 @@ class PassTimes:
 
         def score(rows: int) -> float:
             clock.start()
-            target.score([ids[-1]] * rows)
+            to_probs(target.score([ids[-1]] * rows).logits, base.sampling, engine.target.suppress)  # as the loop does
             seconds = clock.finish()
             target.rollback(rows, ())
             return seconds
