@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import re
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from specdiff_core.cli import options
 from specdiff_core.cli.output import listing
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, as_csv
-from specdiff_core.explorations.standalone import html_page, write_pictures
+from specdiff_core.explorations.standalone import html_page
 from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
@@ -56,7 +55,6 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="FILE", help="write the answer, which the page opens")
     add("--csv", metavar="FILE", help="write its table")
     add("--html", metavar="FILE", help="write the answer, its tables and its figures as one page")
-    add("--png", metavar="FOLDER", help="write the figures as pictures (needs kaleido)")
 
 
 def _read(value: str) -> str:
@@ -114,8 +112,6 @@ def _check_outputs(args: argparse.Namespace) -> None:
     """Raise a ConfigError before the work if an output cannot be written."""
     for name in ("json", "csv", "html"):
         options.check_target(getattr(args, name), name)
-    if args.png is not None and importlib.util.find_spec("kaleido") is None:
-        raise ConfigError("Pictures need the package kaleido.", field="png", hint="pip install kaleido")
 
 
 def run_show(args: argparse.Namespace) -> None:
@@ -145,10 +141,6 @@ def _put_out(args: argparse.Namespace, result: ExplorationResult, races: dict[st
     if args.html is not None:
         title = find_exploration(result.name).title
         args.html.write_text(html_page(title, report), encoding="utf-8")
-    if args.png is not None:
-        write_pictures(args.png, report.figures)
-        for figure in (figure for figure in report.figures if figure.formula):
-            options.say(f"no picture of “{figure.title}”: the page computes it")
 
 
 def write(path: Path, result: ExplorationResult, races: dict[str, bytes]) -> None:

@@ -1,14 +1,12 @@
-"""Answers and figures as files that need no page: HTML and pictures."""
+"""An answer as an HTML file that needs no page. Its charts can be saved as pictures in the browser."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from specdiff_core.explorations.base import Board, Report
 from specdiff_core.explorations.figures import Figure, escaped, times
-from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.palette import ROLES
 
 
@@ -63,22 +61,3 @@ def _table(board: Board) -> str:
 def _caption(words: str, when: Mapping[str, str]) -> str:
     """What is shown, and for which values of the page's switches."""
     return "; ".join(filter(None, (words, *(f"{name} {value}" for name, value in when.items()))))
-
-
-def write_pictures(folder: Path, figures: Sequence[Figure]) -> list[Path]:
-    """Each figure as ``KEY.png``.
-
-    Raises:
-        ConfigError: kaleido is not installed, or it finds no browser.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for number, figure in enumerate(figure for figure in figures if figure.data):
-        path = folder / f"{number + 1}-{figure.key}.png"
-        try:
-            themed(figure).write_image(path, width=1200, height=700, scale=2)
-        except (ValueError, ImportError, RuntimeError) as error:
-            hint = "pip install kaleido; it needs Chrome or Chromium."
-            raise ConfigError(f"A figure cannot be drawn: {str(error)[:200]}", field="png", hint=hint) from error
-        paths.append(path)
-    return paths
