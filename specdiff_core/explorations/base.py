@@ -7,7 +7,9 @@ for the page and the command line. Importing this package doesn't import torch.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import math
 import re
 import time
@@ -163,17 +165,17 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def as_csv(rows: list[dict[str, Any]]) -> str:
     """``rows`` as a CSV file. A list of numbers is one cell, separated by spaces; text that a
     spreadsheet would run as a formula gets an apostrophe in front."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
-    return "".join(",".join(map(_cell, line)) + "\n" for line in lines)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, dict.fromkeys(name for row in rows for name in row))
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return file.getvalue()
 
 
-def _cell(value: Any) -> str:
-    words = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        words = f"'{words}"
-    quoted = words.replace('"', '""')
-    return f'"{quoted}"' if re.search(r'[",\r\n]', words) else words
+def _cell(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 class OnPrompts(Exploration, frozen=True, kw_only=True):

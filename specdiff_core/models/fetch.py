@@ -193,11 +193,8 @@ def _from_hub(file: File, fresh: Path) -> None:
 @functools.lru_cache(maxsize=16)
 def _digest(path: Path, size: int, changed: int) -> str:
     """The SHA-256 of a file, computed once for each size and time of change."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(2**20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _verify(path: Path, sha256: str, what: str) -> None:
