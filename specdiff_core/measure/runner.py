@@ -58,15 +58,13 @@ def plan(
     lanes: Mapping[str, DecodeConfig],
     repeats: int = 1,
     *,
-    one_seed: bool = False,
     share: int = 0,
 ) -> Iterator[Run]:
-    """All runs of a measurement, in order.
+    """All runs of a measurement, in order. Turn n adds n to the seed: with one seed the same draws would decide every
+    text, and an interval over prompts would be far too narrow.
 
     Args:
         lanes: name -> settings, the baseline first.
-        one_seed: use one seed. Otherwise turn n adds n to it: with one seed the same draws would
-            decide every text, and an interval over prompts would be far too narrow.
         share: run the baseline before every so many other lanes, which share it; 0: once per turn.
     """
     first, *others = lanes
@@ -77,9 +75,8 @@ def plan(
         else:
             order = list(in_order(list(lanes), turn))
         for name in order:
-            config = lanes[name]
-            seed = config.seed if one_seed else config.seed + turn
-            yield Run(turn, prompt, repeat, name, dataclasses.replace(config, seed=seed))
+            config = dataclasses.replace(lanes[name], seed=lanes[name].seed + turn)
+            yield Run(turn, prompt, repeat, name, config)
 
 
 def sweep(
