@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
-from specdiff_core.explorations.figures import CATEGORY, ONE, Figure, axes
+from specdiff_core.explorations.figures import CATEGORY, ONE, Figure, Style, axes
 from specdiff_core.measure.prompts import Prompt, own_prompts
 from specdiff_core.measure.statistics import LEVEL, Interval, Resampled
 from specdiff_core.schema import reported
@@ -453,26 +453,14 @@ def _changes(rows: Iterable[dict[str, Any]]) -> Figure:
 def _positions(rows: Sequence[dict[str, Any]]) -> Figure:
     """α by position, as declared and with the best change."""
     shown = [row for row in rows if row.get("alpha_at")]
-    best = max(shown[1:], key=lambda row: row["tau"], default=None)
-    data = []
-    for row, dash, colour in ((next(iter(shown), None), "solid", "@draft"), (best, "dot", "@ink")):
-        if row is None:
-            continue
-        name = f"{row['declaration']}: {row['change']}".removeprefix(": ")
-        at = {i: alpha for i, alpha in enumerate(row["alpha_at"], 1) if alpha is not None}
-        data.append(
-            draw.trace(
-                draw.escaped(name), at, at.values(), colour, dash=dash, mark="circle", hover="α at %{x}: %{y:.2f}"
-            )
-        )
-    return Figure(
-        key="positions",
-        title="Acceptance by position",
-        hint="of the drafts that reach it",
-        data=data,
-        layout=axes("position in the draft", "α", yaxis={"range": [0, 1.04]}, showlegend=True),
-        empty="Lines appear with the first drafts.",
-    )
+    drawn = [*shown[:1], *sorted(shown[1:], key=lambda row: row["tau"])[-1:]]
+    looks = ("@draft", "solid"), ("@ink", "dot")
+    curves = [
+        (Style(colour, "circle", dash, f"{row['declaration']}: {row['change']}".removeprefix(": ")), row["alpha_at"])
+        for row, (colour, dash) in zip(drawn, looks, strict=False)
+    ]
+    hint = "of the drafts that reach it"
+    return draw.by_position(curves, hint=hint, empty="Lines appear with the first drafts.")
 
 
 def _agreement(other: Engine, texts: Iterable[_Text]) -> float:

@@ -352,6 +352,18 @@ def heatmap(x: Sequence[Any], y: Sequence[Any], z: Any, text: Any, scale: Any, *
     return {"type": "heatmap", "x": list(x), "y": list(y), "z": z, "text": text, **look, **attrs}
 
 
+def by_position(curves: Iterable[tuple[Style, Sequence[float | None]]], **fields: Any) -> Figure:
+    """α by position; None: it was seldom or never reached. ``fields``: of the figure."""
+    data = []
+    for look, alphas in curves:
+        line: dict[str, Any] = {"dash": look.dash, "mark": look.mark, "hover": "α at %{x}: %{y:.2f}"}
+        data.append(trace(escaped(look.label), range(1, len(alphas) + 1), alphas, look.colour, **line))
+    layout = axes("position in the draft", "α<sub>j</sub>", xaxis={"dtick": 1}, yaxis={"range": [0, 1.04]})
+    return Figure(
+        key="positions", title="Acceptance by position", data=data, layout=layout | {"showlegend": True}, **fields
+    )
+
+
 ONE = {
     "type": "line",
     "xref": "paper",

@@ -248,22 +248,9 @@ def _guesses(rows: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure
 
 
 def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
-    points = [
-        {"by": name, "position": position, "alpha": alpha}
-        for name, curve in by.items()
-        if len(curve) > 1
-        for position, alpha in enumerate(curve[-1]["alpha_at"], start=1)
-    ]
-    return Figure(
-        key="positions",
-        title="Acceptance by position",
-        hint=f"now, where at least {FEWEST} rounds reached the position",
-        data=draw.lines(points, "by", "position", "alpha", lambda row: f"α = {ratio(row['alpha'])}", style=STYLES),
-        layout=axes(
-            "position in the window", "α<sub>j</sub>", xaxis={"dtick": 1}, yaxis={"range": [0, 1.04]}, showlegend=True
-        ),
-        empty="Lines appear once both have learned a little.",
-    )
+    curves = [(STYLES[name], curve[-1]["alpha_at"]) for name, curve in by.items() if len(curve) > 1]
+    hint = f"now, where at least {FEWEST} rounds reached the position"
+    return draw.by_position(curves, hint=hint, empty="Lines appear once both have learned a little.")
 
 
 def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
