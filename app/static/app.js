@@ -87,15 +87,12 @@ export class App {
     return this.state.place;
   }
 
-  /** @param {any} place */
-  restore(place) {
-    return this.staging.showRecording(place);
-  }
-
   /** @param {Parameters<Staging['showRecording']>[0]} race */
   showRecording(race) {
     return this.staging.showRecording(race);
   }
+
+  restore = this.showRecording;
 
   /** On a phone, scroll to a race that has taken the stage. */
   raceBegan() {

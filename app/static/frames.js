@@ -16,10 +16,6 @@ export class Frames {
     this.drawn = 0; // when the last picture was drawn
   }
 
-  drawNow() {
-    this.show.draw();
-  }
-
   /** Draw soon. */
   requestDraw() {
     this.dirty = true;

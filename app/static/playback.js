@@ -24,7 +24,7 @@ export class Playback {
       selectLane: (name) => this.selectLane(name),
       goToRound: (round) => this.goToRound(round),
       pauseAt: (seconds) => this.act((player) => player.pauseAt(seconds)),
-      draw: () => frames.drawNow(),
+      draw: () => frames.show.draw(),
       speak: () => this.speak(),
       query,
     });

@@ -70,7 +70,7 @@ function Head({ scene, name, prefix, naming, select }) {
             <b data-known=${String(value !== '–')}>${value}</b><small>${unit}</small></span>
     `;
   const clock = { role: 'timer', 'aria-label': `${named.label}: decode time in seconds` };
-  const kind = [selected && 'sd-selected', !lane && 'sd-absent', isVanilla(lane) && 'sd-vanilla'];
+  const kind = [selected && 'sd-selected', !lane && 'sd-absent'];
   const style = { '--lane': `var(--sd-${named.colour})` };
   const stops = columns ? undefined : null;
   const settings = subtitle(lane, named.about, naming);
@@ -161,10 +161,8 @@ export function Lanes({ scene, prefix, naming, study, select }) {
   return html`
     <section class="sd-panel sd-lanes" aria-label="Race" data-area="lanes" data-layout=${layout}
       data-whole=${String(whole)}>
-      <div class="sd-lane-columns" aria-hidden="true">${COLUMNS.map(([key, words, title]) =>
-        html`<span class="sd-h-${key}" title=${title || null} data-symbol=${
-          title ? null : words
-        }>${words}</span>`
+      <div class="sd-lane-columns" aria-hidden="true">${COLUMNS.map(([, words, title]) =>
+        html`<span title=${title || null} data-symbol=${title ? null : words}>${words}</span>`
       )}</div>
       <div class="sd-lane-list" onkeydown=${keys} ...${list}>
           ${names.map((name) =>
