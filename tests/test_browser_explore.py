@@ -461,7 +461,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"
         page.wait_for_function(
             f"{LIVE}['side-by-side'] && {IDLE}"
-            f" && {EXPLORE}.widgets['side-by-side'].drawnOf === {EXPLORE}.question.answer"
+            f" && {EXPLORE}.widgets.of('side-by-side').drawnOf === {EXPLORE}.question.answer"
         )
         page.click(".sd-track-column button >> nth=2")
         before = page.evaluate(SHOWN)

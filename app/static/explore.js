@@ -8,9 +8,6 @@ import { Answer } from './views/answer.js';
 import { Explored } from './views/explored.js';
 import { Form } from './views/form.js';
 import { Measurement } from './measurement.js';
-import { Playground } from './views/playground.js';
-import { Sandbox } from './views/sandbox.js';
-import { SideBySide } from './side_by_side.js';
 import { address } from './views/link.js';
 import { html, render } from './views/ui.js';
 import { know } from './views/glossary.js';
@@ -18,17 +15,16 @@ import { listen } from './messages.js';
 import { mark, register, visit } from './page.js';
 import { Question } from './question.js';
 import { soon } from './store.js';
+import { Widgets } from './widgets.js';
 /** @import { Gradio } from './job.js' */
-/** @import { ExploreOptions, Widget } from './tabs.d.ts' */
+/** @import { ExploreOptions } from './tabs.d.ts' */
 
-/** @type {Record<string,
- *  new (changed: () => void, tools: import('./side_by_side.js').Tools) => Widget>} */
-const WIDGETS = { 'what-it-takes': Sandbox, losslessness: Playground, 'side-by-side': SideBySide };
 const UNREADABLE = {
   title: 'This answer cannot be shown',
   message: 'The server’s answer is inconsistent.',
   hint: 'Measure again.',
 };
+
 export class Explore {
   /** @param {HTMLElement} root @param {ExploreOptions} options @param {Gradio} gradio */
   constructor(root, options, { trigger, server }) {
@@ -36,8 +32,6 @@ export class Explore {
     this.server = server;
     this.options = options;
     this.changed = soon(() => this.draw());
-    /** @type {Record<string, Widget | null>} by question */
-    this.widgets = {};
     this.forms = Object.fromEntries(
       Object.entries(options.forms).map(([name, { fields }]) => [
         name,
@@ -58,6 +52,11 @@ export class Explore {
       keeps: () => question.shown.from === 'live',
     }, trigger);
     this.races = new AnswerRaces(options.folder, this);
+    this.widgets = new Widgets(this.changed, {
+      race: (race) => this.races.urlOf(race),
+      open: (race) => this.races.open(race),
+      measure: (values) => this.job.measureBranch({ ...question.answer.choice, ...values }),
+    });
     this.lesson = answerLesson(this);
     this.showQuestion(question.readLink());
     this.draw();
@@ -109,17 +108,9 @@ export class Explore {
 
   /** @param {string} name */
   showQuestion(name) {
-    const { job, question, races } = this;
+    const { job, question } = this;
     question.open(name);
     job.card.prefix = `${this.options.prefix}-${name}`; // of its form's ids
-    const Widget = WIDGETS[name];
-    this.widgets[name] ??= Widget
-      ? new Widget(this.changed, {
-        race: (race) => races.urlOf(race),
-        open: (race) => races.open(race),
-        measure: (values) => job.measureBranch({ ...question.answer.choice, ...values }),
-      })
-      : null;
     mark();
     if (question.seen) question.fetchRecorded();
   }
@@ -154,7 +145,7 @@ export class Explore {
 
   /** @param {any} message the final one; null if none came */
   ended(message) {
-    for (const widget of Object.values(this.widgets)) widget?.ended?.();
+    this.widgets.ended();
     this.question.noteEnd(message ?? {});
     this.changed();
   }
@@ -162,7 +153,7 @@ export class Explore {
   draw() {
     const { job, options, question, races } = this;
     const { name, shown: { from, answer }, stem } = question;
-    const widget = this.widgets[name];
+    const widget = this.widgets.of(name);
     if (answer) widget?.show?.(answer);
     const available = question.answers.available(name);
     render(

@@ -3,7 +3,7 @@
 
 import { html, render } from './views/ui.js';
 import { page, seated } from './page.js';
-import { PARTS } from './state/steps.js';
+import { PARTS } from './lesson_steps.js';
 /** @import { Guide } from './guide.js' */
 /** @import { Lesson } from './learn.js' */
 

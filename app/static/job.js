@@ -1,6 +1,6 @@
 // Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the
-// queue, is followed, stopped, or lost. It ends with its final message, or with Gradio's event if that
-// never comes.
+// queue, is followed, stopped, or lost. It ends with its final message, or with Gradio's event if none
+// comes.
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';

@@ -7,12 +7,11 @@ import { markLessons } from './views/lessons.js';
 import { Presenter } from './presenter.js';
 import { gloss, know } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
-import { linkQuery, stepsOf } from './lesson_steps.js';
+import { linkQuery, PARTS, stepsOf } from './lesson_steps.js';
 import { readMoment } from './state/moment.js';
 import { address } from './views/link.js';
 import { openTab, seated } from './page.js';
-import { PARTS } from './state/steps.js';
-import { send } from './views/room.js';
+import { send } from './room.js';
 
 /** @typedef {import('./state/events.d.ts').Lesson & {truth: string, round: number}} Lesson `truth`:
  *  its answer in words; `round`: of its recording; without a question, the summary */

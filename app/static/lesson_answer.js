@@ -31,6 +31,6 @@ export const answerLesson = (tab) => ({
     const changed = tab.question.name === question ? tab.query() : '';
     return new URLSearchParams(changed).size > 1 ? changed : '';
   },
-  sliders: (question) => tab.widgets[question]?.sliders,
+  sliders: (question) => tab.widgets.of(question)?.sliders,
   leave: () => tab.question.showOnly(null),
 });

@@ -6,6 +6,9 @@ import { lessonTab } from './page.js';
 /** @import { LessonSight } from './lesson_sight.js' */
 /** @import { Step } from './views/guide.js' */
 
+/** Names of the steps; in a room, a lesson's name and one of these are a question. */
+export const PARTS = ['guess', 'watch', 'explain', 'answer'];
+
 /** @param {Lesson} lesson @param {HTMLElement} root of the tab, which the server wrote
  *  @param {LessonSight} sight what the lesson points at
  *  @param {() => string} guessed the right guess, and the visitor's @returns {Step[]} */

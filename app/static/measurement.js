@@ -1,7 +1,7 @@
 // The measurement of a question, which goes on over a reload of the page.
 
 import { canRun, mark } from './page.js';
-import { code } from './views/room.js';
+import { code } from './room.js';
 import { Job, lostCard } from './job.js';
 import { keep, recall } from './storage.js';
 import { progressWords } from './state/exploration.js';

@@ -2,14 +2,14 @@
 // open, the race that another tab wants to play, and the browser's history.
 
 import { address, fits, giveLink, say } from './views/link.js';
-import { joinRoom } from './views/room.js';
+import { joinRoom } from './room.js';
 import { until } from './views/dom.js';
 
 /** @import { Lesson } from './learn.js' */
 /** @import { Moment } from './state/moment.js' */
 /** @import { Playback } from './playback.js' */
 /** @import { Run } from './state/findings.js' */
-/** @import { Shown } from './views/room.js' */
+/** @import { Shown } from './room.js' */
 
 /** @typedef {{url: string, lanes?: string[] | null, title?: string,
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
@@ -189,10 +189,3 @@ export const isShown = (root) =>
   Boolean(
     /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,
   );
-
-/** The card shown instead of a recording or a file. */
-export const REFUSAL = {
-  title: 'A race is under way',
-  message: 'It wasn’t opened, because your race is still running.',
-  hint: 'Open it when the race is over, or press Stop.',
-};

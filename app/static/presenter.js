@@ -4,18 +4,16 @@
 
 import { address } from './views/link.js';
 import { Bar } from './views/presenter.js';
-import { close, code, counts } from './views/room.js';
 import { html, render } from './views/ui.js';
 import { isFree } from './views/keys.js';
 import { isOpen, lessonTab } from './page.js';
-import { keep, recall } from './storage.js';
 import { make } from './views/dom.js';
-import { PARTS } from './state/steps.js';
+import { PARTS } from './lesson_steps.js';
+import { SharedRoom } from './room.js';
 /** @import { Guide } from './guide.js' */
 /** @import { Lesson } from './learn.js' */
 /** @import { Step } from './views/guide.js' */
 
-const KEPT = 'specdiff-projector'; // the code of the shared room and its key, for a reload
 const AGAIN = 2000; // milliseconds between counts of the room's votes
 /** Keys -> their names on the bar. */
 const KEYS = {
@@ -36,11 +34,7 @@ export class Presenter {
     this.number = -1; // of the lesson; −1: no presentation
     /** @type {'' | 'link' | 'help'} the dialog that is open */
     this.dialog = '';
-    const kept = recall(KEPT, 'sessionStorage');
-    const codes = kept || code(12);
-    this.room = codes.slice(0, 12);
-    this.key = codes.slice(12); // whoever has it decides what the room shows
-    this.shared = Boolean(kept); // whether the room has the link and may answer
+    this.room = new SharedRoom();
     this.timer = 0;
     /** @type {Record<string, () => void>} what its keys and buttons do */
     this.acts = {
@@ -92,8 +86,8 @@ export class Presenter {
     clearTimeout(this.timer);
     const { guide, lesson } = this;
     const { at } = guide;
-    if (this.number < 0 || !this.shared) return;
-    const room = await counts(this.room, this.key, `${lesson.name}-${PARTS[at]}`, guide.open);
+    if (this.number < 0 || !this.room.shared) return;
+    const room = await this.room.counts(`${lesson.name}-${PARTS[at]}`, guide.open);
     if (this.number < 0 || this.lesson !== lesson || guide.at !== at) return;
     const changed = room &&
       (room.counts.join() !== guide.votes?.join() || room.present !== guide.present);
@@ -116,9 +110,8 @@ export class Presenter {
   /** @param {'' | 'link' | 'help'} dialog */
   openDialog(dialog) {
     this.dialog = dialog;
-    if (dialog === 'link' && location.protocol !== 'file:' && !this.shared) {
-      this.shared = true;
-      keep(KEPT, this.room + this.key, 'sessionStorage');
+    if (dialog === 'link' && location.protocol !== 'file:' && !this.room.shared) {
+      this.room.share();
       this.count();
     }
     this.draw();
@@ -148,7 +141,7 @@ export class Presenter {
     const link = new URL(document.baseURI);
     link.hash = '';
     link.search = this.lessons.query(this.lesson, this.guide.at).toString();
-    if (link.protocol !== 'file:') link.search += `&room=${this.room}`;
+    if (link.protocol !== 'file:') link.search += `&room=${this.room.name}`;
     return link;
   }
 
@@ -175,7 +168,7 @@ export class Presenter {
   }
 
   leave() {
-    if (this.shared) close(this.room, this.key);
+    this.room.close();
     this.number = -1;
     this.bar.hidden = true;
     this.guide.room = false;

@@ -1,9 +1,9 @@
 // A race that the server runs: its trace is followed while it grows, and what arrived is kept.
 
 import { address } from './views/link.js';
-import { fileOf } from './staging.js';
+import { fileOf, REFUSAL } from './staging.js';
 import { GrowingTrace } from './state/trace.js';
-import { isOpen, openTab, REFUSAL } from './page.js';
+import { isOpen, openTab } from './page.js';
 import { Job, lostCard } from './job.js';
 /** @import { RaceForm } from './race_form.js' */
 /** @import { Staging } from './staging.js' */

@@ -3,10 +3,18 @@
 import { download } from './views/dom.js';
 import { fits } from './views/link.js';
 import { gzip, serialise } from './state/trace.js';
-import { keepRun } from './state/history.js';
+import { keep, recallValue } from './storage.js';
 import { times } from './state/format.js';
 import { visit } from './page.js';
 /** @import { Shown } from './state/shown.js' */
+
+const KEY = 'specdiff-runs';
+const MOST = 30;
+
+/** The visitor's runs that the server still keeps, latest first; `at`: their ends, ms.
+ *  @param {number} seconds it keeps them @returns {{query: string, title: string, at: number}[]} */
+export const keptRuns = (seconds) =>
+  recallValue(KEY, []).filter(({ at }) => Date.now() - at < 1000 * seconds);
 
 /** Note the visitor's own run in the list of runs: what ran, and what came out.
  *  @param {Shown} shown @param {string} tab @param {Set<string>} noSteps drafters that don't denoise */
@@ -22,7 +30,9 @@ export function remember(shown, tab, noSteps) {
     gamma && `γ ${gamma}, T ${steps}`,
     (settings.get('prompt') ?? '').slice(0, 40),
   ];
-  keepRun({ query, at: Date.now(), title: title.filter(Boolean).join(' · ') });
+  const kept = { query, at: Date.now(), title: title.filter(Boolean).join(' · ') };
+  const earlier = keptRuns(Infinity).filter((one) => one.query !== query);
+  keep(KEY, JSON.stringify([kept, ...earlier].slice(0, MOST)));
 }
 
 /** Put a link to the visitor's own run into the address and the list of runs, as soon as it begins:

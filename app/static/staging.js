@@ -3,7 +3,7 @@
 
 import { fetchTrace } from './state/trace.js';
 import { isRun } from './state/moment.js';
-import { keepRuns, mark, REFUSAL } from './page.js';
+import { keepRuns, mark } from './page.js';
 import { linkRun, remember } from './run_links.js';
 import { readBlock } from './state/block.js';
 import { Shown } from './state/shown.js';
@@ -14,6 +14,12 @@ import { Shown } from './state/shown.js';
 /** @import { Race, RaceJob } from './race_job.js' */
 /** @import { Trace } from './state/trace.js' */
 
+/** The card shown instead of a recording or a file. */
+export const REFUSAL = {
+  title: 'A race is under way',
+  message: 'It wasn’t opened, because your race is still running.',
+  hint: 'Open it when the race is over, or press Stop.',
+};
 const NO_RECORDING = {
   title: 'This recording could not be shown',
   message: 'The download was incomplete, or it has none of the requested lanes.',

@@ -11,7 +11,7 @@ import {
   serverModels,
 } from '../state/report.js';
 import { isRun } from '../state/moment.js';
-import { keptRuns } from '../state/history.js';
+import { keptRuns } from '../run_links.js';
 import { leadWords } from '../state/headline.js';
 import { milliseconds, seconds } from '../state/format.js';
 /** @import { Recording } from '../tabs.d.ts' */

@@ -1,7 +1,7 @@
 // Votes of a room: phones send their choice, and the projector opens the room and fetches the
 // counts. There are no names: by its random number a page votes once, also after a reload.
 
-import { keep, recall } from '../storage.js';
+import { keep, recall } from './storage.js';
 
 /** A random code: of a room, or of a page. `crypto.randomUUID` is missing on pages without TLS. */
 export const code = (length = 6) =>
@@ -65,18 +65,33 @@ export function joinRoom(room) {
   );
 }
 
-/** Close the room. @param {string} key with which this page opened it */
-export const close = (room, key) =>
-  fetch(place(room, `guess?key=${key}`), { method: 'DELETE' }).catch(console.info);
+const KEPT = 'specdiff-projector'; // the room's code and its key, for a reload
 
-/** Open the room, unless it is open, and show a question there, with its answer if it is revealed.
- *  @param {string} key which only this page has
- *  @returns {Promise<{counts: number[], present: number} | null>} votes for each option, and how
- *  many pages are in the room; null if no server counts them */
-export const counts = (room, key, question, revealed) =>
-  request(
-    room,
-    `${question}?key=${key}${revealed ? '&revealed' : ''}`,
-    'PUT',
-    ({ ok }, body) => ok ? body : null,
-  );
+/** The room of this page's projector. */
+export class SharedRoom {
+  constructor() {
+    const kept = recall(KEPT, 'sessionStorage');
+    const codes = kept || code(12);
+    this.name = codes.slice(0, 12);
+    this.key = codes.slice(12); // whoever has it decides what the room shows
+    this.shared = Boolean(kept); // whether the room has the link and may answer
+  }
+
+  share() {
+    this.shared = true;
+    keep(KEPT, this.name + this.key, 'sessionStorage');
+  }
+
+  /** Open the room, unless it is open, and show a question there, with its answer if it is revealed.
+   *  @returns {Promise<{counts: number[], present: number} | null>} votes for each option, and how
+   *  many pages are in the room; null if no server counts them */
+  counts(question, revealed) {
+    const query = `?key=${this.key}${revealed ? '&revealed' : ''}`;
+    return request(this.name, question + query, 'PUT', ({ ok }, body) => ok ? body : null);
+  }
+
+  close() {
+    const to = place(this.name, `guess?key=${this.key}`);
+    if (this.shared) fetch(to, { method: 'DELETE' }).catch(console.info);
+  }
+}
