@@ -63,7 +63,7 @@ def cost(curve: Sequence[tuple[float, float]], size: float) -> float:
 
 def served(count: int, gamma: int) -> float:
     """Predicted speed-up with ``count`` texts served at once: drafter passes grow with their rows as the target's do.
-    For the method of the figure “serving”, which drafts in one pass (``serving`` in static/state/formulas.js)."""
+    For the method of the figure “serving”, which drafts in one pass (static/state/serving.js)."""
     result = answer(COSTS)
     (race,) = (figure.race for figure in result.report.figures if figure.key == "serving")
     method, curve = row(COSTS, race=race), result.facts["curve"]

@@ -1,7 +1,7 @@
 // What a visitor does with the race on the stage: play, step, seek, select a lane, and the keys.
 
 import { isFree } from './views/keys.js';
-import { leadOf } from './views/source.js';
+import { leadOf } from './state/lead.js';
 import { sentenceOf, wordsOf } from './state/narrate.js';
 import { Study } from './study.js';
 /** @import { Frames } from './frames.js' */

@@ -1,6 +1,7 @@
 // Two runs along one text; a rejection can be inspected and continued with another token.
 
-import { buildLane, isGreedy, stateAt } from './state/lane.js';
+import { buildLane, isGreedy } from './state/lane.js';
+import { stateAt } from './state/progress.js';
 import { Another, SIGNS, Tracks } from './views/tracks.js';
 import { fetchTrace } from './state/trace.js';
 import { html, Link } from './views/ui.js';

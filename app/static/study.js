@@ -1,13 +1,14 @@
 // What a visitor looks at closely: a position that is inspected, or a round that they judge as its
 // verifier. One at a time: the inspector would reveal the answer.
 
-import { stagedRound } from './state/race.js';
+import { stagedRound } from './state/stops.js';
 import { besides } from './state/grid.js';
 import { tokenOf } from './state/inspect.js';
 import { isVanilla } from './state/lane.js';
 import { Verifier } from './state/verifier.js';
 import { giveLink } from './views/link.js';
-/** @import { Lane, PartialRound } from './state/lane.js' */
+/** @import { Lane } from './state/lane.js' */
+/** @import { PartialRound } from './state/progress.js' */
 /** @import { Place } from './state/inspect.js' */
 /** @import { Shown } from './state/shown.js' */
 

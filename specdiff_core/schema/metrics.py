@@ -1,5 +1,5 @@
 """Every number on the page, folded from events and kept as sums and counts, so that runs can be added. The player folds
-the same events in the browser (``app/static/state/lane.js``); a test compares the two.
+the same events in the browser (``app/static/state/progress.js``); a test compares the two.
 
 ``app/content/symbols.py`` defines the symbols. Without a symbol: draft use, accepted over drafted tokens; and
 speed-up, tokens per second over vanilla's, both on the decode clock, prefill included."""

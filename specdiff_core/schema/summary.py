@@ -30,7 +30,7 @@ def final(events: Iterable[Event]) -> Finished | None:
 
 
 def staged(events: Iterable[Event]) -> tuple[DraftReady, Verified] | None:
-    """The draft and the result of the round that pages show large, as ``stagedRound`` in ``app/static/state/race.js``;
+    """The draft and the result of the round that pages show large, as ``stagedRound`` in ``app/static/state/stops.js``;
     trees are left out. None: nothing was drafted."""
     drafts = dict[int, DraftReady]()
     rounds = list[tuple[DraftReady, Verified]]()

@@ -13,8 +13,9 @@ import {
   tilesOf,
 } from '../../app/static/state/blanks.js';
 import { longest, readBlock, stepsOf, stepsWords } from '../../app/static/state/block.js';
-import { buildLane, extend, stateAt } from '../../app/static/state/lane.js';
-import { stagedRound } from '../../app/static/state/race.js';
+import { buildLane, extend } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
+import { stagedRound } from '../../app/static/state/stops.js';
 import { framesOf } from '../../app/static/views/card.js';
 
 const lane = buildLane(trace.lanes.drafted);

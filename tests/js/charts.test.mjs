@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { looks, make, methods, trace } from './fixture.mjs';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { buildLane } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
 import { Playhead } from '../../app/static/state/playhead.js';
 import { Stage } from '../../app/static/state/stage.js';
 import { confidenceFigure, tokensFigure } from '../../app/static/state/charts.js';

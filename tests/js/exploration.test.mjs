@@ -7,14 +7,12 @@ import {
   alphasOf,
   bestGamma,
   breakEven,
-  costAt,
   expectedTau,
   measuredBox,
-  readCurve,
-  rising,
   sandbox,
   treeTau,
 } from '../../app/static/state/sandbox.js';
+import { costAt, readCurve, rising } from '../../app/static/state/costs.js';
 import { acceptance, drawTokens, withProbability } from '../../app/static/state/draws.js';
 import { aligned, trackOf } from '../../app/static/state/tracks.js';
 import { columnsOf, csvOf } from '../../app/static/state/exploration.js';

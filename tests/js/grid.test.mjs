@@ -3,9 +3,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { make } from './fixture.mjs';
-import { besides, gridOf, placeAt, stopAt, verdictsOf } from '../../app/static/state/grid.js';
+import { besides, gridOf, placeAt, stopAt } from '../../app/static/state/grid.js';
+import { verdictsOf } from '../../app/static/state/verdicts.js';
 import { inspected } from '../../app/static/state/inspect.js';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { buildLane } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
 import { aside, story, whyNothing } from '../../app/static/state/story.js';
 
 /** The last round of some events, drawn with so many rows. */

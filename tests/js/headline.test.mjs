@@ -3,9 +3,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { exactness, looks, make, trace } from './fixture.mjs';
-import { leadWords, numbers, outcome, sameText, verdict } from '../../app/static/state/headline.js';
+import { numbers, outcome, sameText, verdict } from '../../app/static/state/headline.js';
+import { leadWords } from '../../app/static/state/lead.js';
 import { whySlow } from '../../app/static/state/slow.js';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { buildLane } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
 import { Playhead } from '../../app/static/state/playhead.js';
 import { markOf, ranksOf } from '../../app/static/state/race.js';
 import { Stage } from '../../app/static/state/stage.js';

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { again, inspected, rules, tokenOf } from '../../app/static/state/inspect.js';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { buildLane } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
 import { make, trace } from './fixture.mjs';
 
 const lane = buildLane(trace.lanes.drafted);

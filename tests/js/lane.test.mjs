@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { make, trace } from './fixture.mjs';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { buildLane } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
 import { linesShown, treeOf } from '../../app/static/state/tree.js';
 
 const lanes = { drafted: buildLane(trace.lanes.drafted), vanilla: buildLane(trace.lanes.vanilla) };

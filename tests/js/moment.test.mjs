@@ -11,7 +11,7 @@ import {
   runQuery,
   stopOf,
 } from '../../app/static/state/moment.js';
-import { stopsOf } from '../../app/static/state/race.js';
+import { stopsOf } from '../../app/static/state/stops.js';
 import { trace } from './fixture.mjs';
 
 const lane = buildLane(trace.lanes.drafted);

@@ -5,7 +5,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
 import { verdict } from '../../app/static/state/headline.js';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { buildLane } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
 import { useOf } from '../../app/static/state/marks.js';
 import {
   alpha,
@@ -17,7 +18,8 @@ import {
   tau,
   waiting,
 } from '../../app/static/state/metrics.js';
-import { baselineOf, complete, stagedRound } from '../../app/static/state/race.js';
+import { baselineOf, complete } from '../../app/static/state/race.js';
+import { stagedRound } from '../../app/static/state/stops.js';
 import { Playhead } from '../../app/static/state/playhead.js';
 import { Stage } from '../../app/static/state/stage.js';
 import { acceptanceFigure } from '../../app/static/state/charts.js';

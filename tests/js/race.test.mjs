@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { source, trace } from './fixture.mjs';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { buildLane } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
 import {
   baselineOf,
   choose,
@@ -11,8 +12,8 @@ import {
   labelHeights,
   MOST_LANES,
   standings,
-  stopsOf,
 } from '../../app/static/state/race.js';
+import { stopsOf } from '../../app/static/state/stops.js';
 import { parse, serialise } from '../../app/static/state/trace.js';
 
 const told = trace.lanes;

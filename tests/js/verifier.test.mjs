@@ -3,8 +3,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { make, trace } from './fixture.mjs';
-import { gridOf, verdictsOf } from '../../app/static/state/grid.js';
-import { buildLane, stateAt } from '../../app/static/state/lane.js';
+import { gridOf } from '../../app/static/state/grid.js';
+import { verdictsOf } from '../../app/static/state/verdicts.js';
+import { buildLane } from '../../app/static/state/lane.js';
+import { stateAt } from '../../app/static/state/progress.js';
 import { isJudged, Verifier } from '../../app/static/state/verifier.js';
 
 const lane = buildLane(trace.lanes.drafted);

@@ -13,7 +13,8 @@ const { Bar: PresenterBar } = await import('../../app/static/views/presenter.js'
 const { DraftWindow } = await import('../../app/static/views/window.js');
 const { Sandbox } = await import('../../app/static/views/sandbox.js');
 const { Tracks } = await import('../../app/static/views/tracks.js');
-const { buildLane, stateAt } = await import('../../app/static/state/lane.js');
+const { buildLane } = await import('../../app/static/state/lane.js');
+const { stateAt } = await import('../../app/static/state/progress.js');
 const { Playhead } = await import('../../app/static/state/playhead.js');
 const { soon, store } = await import('../../app/static/store.js');
 

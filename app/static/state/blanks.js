@@ -1,11 +1,13 @@
 // The window as large blanks: filled by the drafter, checked from left to right, and turned into
 // text. Pure.
 
-import { decisive, isVanilla, stateAt } from './lane.js';
+import { isVanilla } from './lane.js';
+import { decisive, stateAt } from './progress.js';
 import { milliseconds, plural, short } from './format.js';
 import { piece } from './detokenize.js';
 /** @import { Candidate } from './events.d.ts' */
-/** @import { Lane, PartialRound, State } from './lane.js' */
+/** @import { Lane } from './lane.js' */
+/** @import { PartialRound, State } from './progress.js' */
 
 /** @typedef {'blank' | 'fresh' | 'known' | 'right' | 'wrong' | 'cut' | 'own'} Kind `own`: the
  *  target's own token */

@@ -1,9 +1,11 @@
 // One block, drafted with every window and number of denoising steps. Pure.
 
-import { buildLane, stateAt } from './lane.js';
+import { buildLane } from './lane.js';
+import { stateAt } from './progress.js';
 import { milliseconds, plural } from './format.js';
 /** @import { Event } from './events.d.ts' */
-/** @import { Lane, PartialRound } from './lane.js' */
+/** @import { Lane } from './lane.js' */
+/** @import { PartialRound } from './progress.js' */
 
 /** @typedef {{lane: Lane, round: PartialRound, accepted: number, size: number, draft: number,
  *  timed: number, check: number}} Variant the round with one γ and T; `draft`: seconds; `timed`: of its

@@ -3,11 +3,11 @@
 
 import { SAME_TEXT, TEST_KINDS } from './declared.js';
 import { acceptance, sum } from './draws.js';
-import { costAt } from './sandbox.js';
+import { costAt } from './costs.js';
 import { alpha, firstDifference, pace, predicted, speedUp, tau } from './metrics.js';
 import { complete } from './race.js';
 import { milliseconds, percent, plural, ratio, settingsWords, times } from './format.js';
-import { stateAt } from './lane.js';
+import { stateAt } from './progress.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
 

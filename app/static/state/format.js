@@ -2,7 +2,7 @@
 
 import { CONTROL, END, TEST_KINDS } from './declared.js';
 /** @import { Quoted, Test } from './events.d.ts' */
-/** @import { Token } from './lane.js' */
+/** @import { Token } from './progress.js' */
 
 export const dash = '–';
 

@@ -2,45 +2,15 @@
 // (specdiff_core/explorations/figures.py: Slider). Pure: Plotly's data out, with roles as colours.
 
 import { acceptance, normalised, sum } from './draws.js';
-import { costAt, expectedTau } from './sandbox.js';
+import { expectedTau } from './sandbox.js';
+import { costAt } from './costs.js';
 import { piece } from './detokenize.js';
 import { plural, ratio, times } from './format.js';
+import { column, largest, range, rowOf, trace } from './traces.js';
+import { serving } from './serving.js';
 /** @import { Answer, Figure } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
-
-/** @typedef {{words: string, kind: string}} Token accepted, rejected or untested */
-/** @typedef {{data: object[], words: string[], block?: Token[]}} Computed `words`: a sentence above
- *  the chart, and those below it */
-/** @typedef {Record<string, number>} Values of the sliders, by name */
-
-const range = (/** @type {number} */ low, /** @type {number} */ high, step = 1) =>
-  Array.from({ length: Math.round((high - low) / step) + 1 }, (_, i) => low + i * step);
-
-/** A line, or marks if `mark` is given.
- *  @param {{dash?: string, mark?: string, [field: string]: unknown}} [look] */
-export const trace = (name, x, y, colour, look = {}) => {
-  const { dash = '', mark = '', ...rest } = look;
-  return {
-    type: 'scatter',
-    mode: dash ? 'lines' : 'markers',
-    name,
-    x,
-    y,
-    line: { color: colour, width: 1.8, dash },
-    marker: { symbol: mark, size: mark === 'star' ? 15 : 9, color: colour },
-    hovertemplate: `${name}: %{y:.3~g}<extra></extra>`,
-    ...rest,
-  };
-};
-
-const largest = (all, value) =>
-  all.reduce((best, item) => value(item) > value(best) ? item : best, all[0]);
-
-/** A field of rows. @param {Record<string, any>[]} rows */
-const column = (rows, field) => rows.map((row) => row[field]);
-
-/** The row of a figure's race. @param {Answer} answer @param {Figure} figure */
-const rowOf = ({ rows }, { race }) => /** @type {any} */ (rows.find((row) => row.race === race));
+/** @import { Computed, Values } from './traces.js' */
 
 /** The first whole draft of γ tokens of a run of which some, but not all, were accepted.
  *  @param {Lane} lane */
@@ -110,83 +80,6 @@ function block(answer, figure, { gamma }, lane) {
       words: piece(/** @type {Lane} */ (lane), id),
       kind: kinds[i] ?? 'untested',
     })),
-  };
-}
-
-/**
- * Published speed-ups by people served at once (arXiv 2503.01840, table 3): Llama 3.1 8B on one
- * H100, MT-Bench, SGLang, drafts of 3 tokens without a tree.
- */
-const PUBLISHED = {
-  people: [2, 4, 8, 16, 24, 32, 48, 56, 64],
-  'EAGLE-3': [1.81, 1.82, 1.62, 1.48, 1.39, 1.32, 1.38, 1.34, 1.38],
-  EAGLE: [1.4, 1.38, 1.23, 1.02, 0.93, 0.94, 0.88, 0.99, 0.99],
-};
-
-/**
- * Speed-up by people served at once. Each adds a row to a pass of vanilla, and γ + 1 rows to a pass
- * that tests drafts; a drafter's pass is assumed to grow with its rows as the target's does.
- * @param {Answer} answer @param {Figure} figure @param {Values} values
- */
-function serving(answer, figure, { people }) {
-  const raceRow = rowOf(answer, figure);
-  const { curve, drafts } = answer.facts;
-  const widest = curve[curve.length - 1][0];
-  const serial = raceRow.steps === raceRow.gamma; // a pass for each token, over one row each
-  const speed = (gamma, count) => {
-    const rows = serial ? 1 : gamma;
-    const passes = serial ? gamma : Math.min(gamma, raceRow.steps);
-    const growth = costAt(curve, rows * count) / costAt(curve, rows);
-    const round = passes * costAt(drafts[raceRow.drafter], gamma) * growth +
-      costAt(curve, count * (gamma + 1));
-    return expectedTau(raceRow.alpha_at.slice(0, gamma)) *
-      costAt(curve, count) / round;
-  };
-  const most = (gamma) => Math.floor(widest / (gamma + 1));
-  const gammas = [1, 2, 4, 8, 16].filter((gamma) => gamma <= raceRow.alpha_at.length);
-  const looks = ['circle', 'square', 'diamond', 'triangle-up', 'cross'];
-  const dashes = ['solid', 'dash', 'dot', 'dashdot', 'longdash'];
-  const feasible = gammas.filter((gamma) => people <= most(gamma));
-  const best = largest(feasible, (gamma) => speed(gamma, people));
-  const ends = gammas.map((gamma) => {
-    const pays = range(1, most(gamma)).map((count) => speed(gamma, count) >= 1);
-    const [stop, last] = [pays.indexOf(false) + 1, pays.lastIndexOf(true) + 1];
-    if (!stop) return `γ ${gamma} still pays at ${most(gamma)}, the most that was measured`;
-    if (!last) return `γ ${gamma} never pays`;
-    return `γ ${gamma} stops paying ${last > stop ? `between ${stop} and ${last}` : `at ${stop}`}`;
-  });
-  const line = (gamma, counts, look) => {
-    const speeds = counts.map((count) => speed(gamma, count));
-    return trace(`γ ${gamma}`, counts, speeds, `@lane-${gammas.indexOf(gamma) + 1}`, look);
-  };
-  return {
-    data: [
-      ...gammas.map((gamma, i) => line(gamma, range(1, most(gamma)), { dash: dashes[i] })),
-      ...feasible.map((gamma, i) => line(gamma, [people], { mark: looks[i], showlegend: false })),
-      ...['EAGLE-3', 'EAGLE'].map((name, i) =>
-        trace(`${name} on an H100`, PUBLISHED.people, PUBLISHED[name], '@muted', {
-          dash: ['12px,3px', '2px,7px'][i],
-        })
-      ),
-    ],
-    words: [
-      `Predicted with ${people === 1 ? 'one person' : `${people} people`} served at once: ${
-        feasible.length
-          ? `γ ${best} is the fastest, ${times(speed(best, people))}${
-            speed(best, people) < 1 ? ' (slower than vanilla)' : ''
-          }.`
-          : 'a round would need more rows than were timed.'
-      }`,
-      `By people served at once: ${ends.join('; ')}. Timed passes scatter, so small differences ` +
-      'between these windows may be noise.',
-      'A drafter’s pass over several texts was not timed: it is assumed to grow with its ' +
-      'rows as the target’s does.',
-      'A real server is slower than this: each text there reads its own cache, while the ' +
-      'rows timed here share one.',
-      'Grey: published for Llama 3.1 8B served from one H100 with drafts of 3 tokens ' +
-      '(arXiv 2503.01840, table 3). ' +
-      'EAGLE stops paying at 24 people; EAGLE-3, which guesses better, still pays at 64.',
-    ],
   };
 }
 

@@ -2,10 +2,11 @@
 // other draws. Pure.
 
 import { TEST_KINDS } from './declared.js';
-import { decisive, stateAt } from './lane.js';
+import { decisive, stateAt } from './progress.js';
 import { acceptance, drawn, normalised, sum, uniform } from './draws.js';
 /** @import { Test } from './events.d.ts' */
-/** @import { Lane, PartialRound } from './lane.js' */
+/** @import { Lane } from './lane.js' */
+/** @import { PartialRound } from './progress.js' */
 
 /** @typedef {number | {node: number}} Place a position of the window, the last being the target's
  *  own token; in a tree a depth on the target's path, or a node */

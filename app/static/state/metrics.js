@@ -2,8 +2,9 @@
 // the two on every trace.
 
 import { ENOUGH } from './declared.js';
-import { stateAt } from './lane.js';
-/** @import { Lane, State } from './lane.js' */
+import { stateAt } from './progress.js';
+/** @import { Lane } from './lane.js' */
+/** @import { State } from './progress.js' */
 
 /** @typedef {{seconds: number, tokens: number, rate: number | null, done: boolean,
  *  whole: boolean}} Clock of a lane; `whole`: it ended by itself

@@ -2,7 +2,7 @@
 // the lane, the round, and the phase. Pure.
 
 /** @import { Lane } from './lane.js' */
-/** @import { Stop } from './race.js' */
+/** @import { Stop } from './stops.js' */
 
 /** @typedef {{tab: string, trace: string, lane: string, round: number, at: string, whole?: boolean,
  *  settings: string}} Moment `trace`: the file's name; `at`: start, step1, step2, …, score, verify,

@@ -6,7 +6,8 @@ import { isGreedy, isServed, isVanilla } from './lane.js';
 import { piece } from './detokenize.js';
 import { whyNothing } from './story.js';
 /** @import { Decided, DraftReady, Verified } from './events.d.ts' */
-/** @import { Lane, PartialRound } from './lane.js' */
+/** @import { Lane } from './lane.js' */
+/** @import { PartialRound } from './progress.js' */
 /** @import { Scene } from './stage.js' */
 
 const NO_DRAFT = 'Vanilla drafts nothing: every token costs one pass of the target.';

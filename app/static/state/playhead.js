@@ -1,7 +1,7 @@
 // The playhead: play, pause, step, seek, pace. Pure: the player calls tick() and draws. While a race
 // is under way it plays up to the last moment that all lanes have reached.
 
-/** @import { Stop } from './race.js' */
+/** @import { Stop } from './stops.js' */
 
 const EPSILON = 1e-9; // seconds
 const NEAR = 0.4; // seconds behind the last event that still count as live: events come in leaps

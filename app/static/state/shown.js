@@ -2,7 +2,7 @@
 // whose text, window and numbers are shown. Pure.
 
 import { isRun, momentAt, momentQuery, runQuery, stopOf } from './moment.js';
-import { passed } from './race.js';
+import { passed } from './stops.js';
 import { Playhead } from './playhead.js';
 import { runOf } from './findings.js';
 import { Stage } from './stage.js';

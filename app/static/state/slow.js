@@ -1,7 +1,8 @@
 // Why a drafted lane is slower than vanilla, or barely faster, from its costs. Pure.
 
 import { milliseconds, percent, plural, ratio } from './format.js';
-import { isServed, stateAt } from './lane.js';
+import { isServed } from './lane.js';
+import { stateAt } from './progress.js';
 import { pace, passesOf, speedUp } from './metrics.js';
 /** @import { Lane } from './lane.js' */
 

@@ -1,13 +1,16 @@
 // The stage of a player: lanes of a trace or of a race under way, and their states at a time. Pure.
 
-import { buildLane, extend, isOver, stateAt } from './lane.js';
+import { buildLane, extend, isOver } from './lane.js';
+import { stateAt } from './progress.js';
 import { busyWords, ratio } from './format.js';
 import { nameLanes } from './marks.js';
 import { passesOf, waiting } from './metrics.js';
-import { baselineOf, choose, passed, ranksOf, rowAt, standings, stopsOf } from './race.js';
+import { baselineOf, choose, ranksOf, rowAt, standings } from './race.js';
+import { passed, stopsOf } from './stops.js';
 import { sharePieces } from './detokenize.js';
 /** @import { Event } from './events.d.ts' */
-/** @import { Lane, State, PartialRound } from './lane.js' */
+/** @import { Lane } from './lane.js' */
+/** @import { State, PartialRound } from './progress.js' */
 /** @import { Looks } from './marks.js' */
 /** @import { Playhead } from './playhead.js' */
 /** @import { Lanes } from './race.js' */

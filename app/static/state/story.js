@@ -4,7 +4,7 @@ import { TEST_KINDS } from './declared.js';
 import { inspected, rules } from './inspect.js';
 import { exact, plural, ratio, testWords } from './format.js';
 /** @import { Inspected } from './inspect.js' */
-/** @import { PartialRound } from './lane.js' */
+/** @import { PartialRound } from './progress.js' */
 
 /** @typedef {(id: number | null) => string} Word a token in a sentence */
 

@@ -1,6 +1,7 @@
 // Runs along one text: a cell for each token, and what differs. Pure.
 
-import { isVanilla, rejectedOf, stateAt } from './lane.js';
+import { isVanilla, rejectedOf } from './lane.js';
+import { stateAt } from './progress.js';
 /** @import { Answer } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
 

@@ -2,12 +2,14 @@
 // before the rule's own verdict is shown. Pure.
 
 import { TEST_KINDS } from './declared.js';
-import { decisive, isGreedy, isOver, stateAt } from './lane.js';
+import { isGreedy, isOver } from './lane.js';
+import { decisive, stateAt } from './progress.js';
 import { inspected, isWalk } from './inspect.js';
 import { story } from './story.js';
 import { plural } from './format.js';
 import { tailOf } from './blanks.js';
-/** @import { Lane, Round, PartialRound } from './lane.js' */
+/** @import { Lane, Round } from './lane.js' */
+/** @import { PartialRound } from './progress.js' */
 /** @import { Word } from './story.js' */
 
 const CONTEXT = 70; // characters of text shown before the token

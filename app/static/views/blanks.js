@@ -3,7 +3,7 @@
 
 import { classes, glossed, html, Link, useState } from './ui.js';
 import { captionOf, LEAD, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
-import { stagedRound } from '../state/race.js';
+import { stagedRound } from '../state/stops.js';
 import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
 import { isOver } from '../state/lane.js';
 import { speedUpSoFar } from '../state/metrics.js';
@@ -13,8 +13,8 @@ import { canRecord, saveClip, savePicture } from './card.js';
 import { canRun } from '../page.js';
 import { say } from './link.js';
 import { isJudged } from '../state/verifier.js';
-/** @import { Run } from './card.js' */
-/** @import { Lane, PartialRound } from '../state/lane.js' */
+/** @import { Lane } from '../state/lane.js' */
+/** @import { PartialRound } from '../state/progress.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Block } from '../state/block.js' */
 /** @import { Predictions } from '../state/predicted.js' */
@@ -83,12 +83,6 @@ function Knobs({ block, size: { gamma, steps }, set, effect }) {
       )}</p>
     </div>
   `;
-}
-
-/** Record a clip. @param {HTMLElement} button that was pressed @param {Run} run */
-async function clip(button, run) {
-  say(button, 'Recording…');
-  await saveClip(run);
 }
 
 /**
@@ -166,7 +160,10 @@ export function Blanks(
           `}
           <${Link} act=${() => savePicture(run)}>Save as picture<//>
               ${canRecord() &&
-                html`<${Link} act=${(event) => clip(event.currentTarget, run)}>Save as clip<//>`}
+                html`<${Link} act=${({ currentTarget }) => {
+                  say(currentTarget, 'Recording…');
+                  saveClip(run);
+                }}>Save as clip<//>`}
           ${!own && canRun() && html`
             <button type="button" class="sd-try" onclick=${acts
               .askForPrompt}>Try your own prompt</button>

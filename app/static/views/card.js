@@ -1,8 +1,8 @@
 // A picture and a looping clip of a run's staged round, drawn here, without any service.
 
 import { captionOf, LEAD, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
-import { stagedRound } from '../state/race.js';
-import { stateAt } from '../state/lane.js';
+import { stagedRound } from '../state/stops.js';
+import { stateAt } from '../state/progress.js';
 import { modelOf } from '../state/report.js';
 import { download } from './dom.js';
 /** @import { Lane } from '../state/lane.js' */

@@ -2,14 +2,17 @@
 // acceptance tests. DOM, no canvas, so that every number can be hovered and read aloud.
 
 import { classes, html, View } from './ui.js';
-import { EXTRA, gridOf, MOST_ROWS, mostRows, placeAt, verdictsOf } from '../state/grid.js';
+import { gridOf, MOST_ROWS, mostRows, placeAt } from '../state/grid.js';
+import { EXTRA, verdictsOf } from '../state/verdicts.js';
 import { cell } from '../state/format.js';
 import { isGreedy } from '../state/lane.js';
 import { piece } from '../state/detokenize.js';
 import { towards } from './keys.js';
 /** @import { Study } from '../study.js' */
-/** @import { Lane, PartialRound } from '../state/lane.js' */
-/** @import { Cell, Verdict } from '../state/grid.js' */
+/** @import { Lane } from '../state/lane.js' */
+/** @import { PartialRound } from '../state/progress.js' */
+/** @import { Cell } from '../state/grid.js' */
+/** @import { Verdict } from '../state/verdicts.js' */
 
 const ACCEPT =
   'One test per drafted token. The bar is the acceptance probability, the line is the draw u. ' +

@@ -9,7 +9,8 @@ import { isGreedy, isVanilla } from '../state/lane.js';
 import { OTHERS, wordsOf } from '../state/narrate.js';
 import { piece } from '../state/detokenize.js';
 /** @import { Inspected, Place, Row } from '../state/inspect.js' */
-/** @import { Lane, PartialRound } from '../state/lane.js' */
+/** @import { Lane } from '../state/lane.js' */
+/** @import { PartialRound } from '../state/progress.js' */
 
 const DRAWS = 100;
 const HEADS = ['token', 'p, target', 'q, drafter'];

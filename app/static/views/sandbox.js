@@ -1,17 +1,10 @@
 // The sandbox of a round's cost, one of Explore's panels.
 
 import { glossed, html, Select, Slider } from './ui.js';
-import {
-  alphasOf,
-  hintWords,
-  presetsOf,
-  readCurve,
-  resultWords,
-  rising,
-  sandbox,
-} from '../state/sandbox.js';
+import { alphasOf, hintWords, presetsOf, resultWords, sandbox } from '../state/sandbox.js';
+import { readCurve, rising } from '../state/costs.js';
 import { times } from '../state/format.js';
-import { trace } from '../state/formulas.js';
+import { trace } from '../state/traces.js';
 /** @import { Answer } from '../state/exploration.js' */
 /** @import { Sandbox as Box } from '../state/sandbox.js' */
 
@@ -162,9 +155,7 @@ export class Sandbox {
             </div>
           <div>
             <p class="sd-exp-result" aria-live="polite">${resultWords(box, used)}</p>
-            <ul class="sd-exp-questions-list">${QUESTIONS.map((words) =>
-              html`<li>${glossed(words, stops)}</li>`
-            )}</ul>
+            <ul>${QUESTIONS.map((words) => html`<li>${glossed(words, stops)}</li>`)}</ul>
             <details>
               <summary>Answers for these sliders</summary>
               <ul>${hintWords(box, used).map((words) => html`<li>${words}</li>`)}</ul>

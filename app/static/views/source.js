@@ -1,18 +1,10 @@
 // Describes the race on the stage: a sentence with its result, its origin, and how it was measured.
 
 import { Component, Dialog, Facts, html, Link, Pick } from './ui.js';
-import {
-  dateOf,
-  endsOf,
-  factsOf,
-  headerOf,
-  modelOf,
-  placeOf,
-  serverModels,
-} from '../state/report.js';
+import { dateOf, endsOf, factsOf, headerOf, modelOf, placeOf } from '../state/report.js';
 import { isRun } from '../state/moment.js';
 import { keptRuns } from '../run_links.js';
-import { leadWords } from '../state/headline.js';
+import { leadOf } from '../state/lead.js';
 import { milliseconds, seconds } from '../state/format.js';
 /** @import { Recording } from '../tabs.d.ts' */
 /** @import { Shown } from '../state/shown.js' */
@@ -32,22 +24,6 @@ const TITLED = ['recording', 'measured', 'file'];
 const TOGETHER = ['recording', 'run', 'kept', 'stopped', 'failed']; // this lab's races
 const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
-
-/** A sentence on the race, and its result. @param {Scene} scene
- *  @returns {ReturnType<typeof leadWords> | {before: '', after: ''}} */
-export function leadOf({ stage }) {
-  const { first, names, lanes, baseline, named } = stage;
-  const who = !first
-    ? ''
-    : names.length <= 2 && first === 'drafted'
-    ? 'A drafter'
-    : named[first].label;
-  const [lane, base] = [lanes[first ?? ''], lanes[baseline ?? ''] ?? null];
-  const servers = serverModels(lanes);
-  return lane && first !== baseline
-    ? leadWords(lane, base, who, names.length, !stage.disturbed(first).length, servers)
-    : { before: '', after: '' };
-}
 
 /** The first sentence; its result is hidden until the replay ends.
  *  @param {{scene: Scene}} props */

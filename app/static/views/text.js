@@ -6,7 +6,8 @@ import { SOURCES, tokenTitle } from '../state/format.js';
 import { idsOf } from '../state/blanks.js';
 import { isMessage } from '../state/detokenize.js';
 import { isGreedy, isServed, isVanilla } from '../state/lane.js';
-/** @import { Lane, State, Token, PartialRound } from '../state/lane.js' */
+/** @import { Lane } from '../state/lane.js' */
+/** @import { State, Token, PartialRound } from '../state/progress.js' */
 
 const PROMPT_SHOWN = 280;
 const WHOLE = 'The trace holds the text as a whole, not token by token.';

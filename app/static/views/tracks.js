@@ -7,7 +7,8 @@ import { piece } from '../state/detokenize.js';
 /** @import { Answer } from '../state/exploration.js' */
 /** @import { Cell } from '../state/tracks.js' */
 /** @import { Inspected } from '../state/inspect.js' */
-/** @import { Lane, PartialRound } from '../state/lane.js' */
+/** @import { Lane } from '../state/lane.js' */
+/** @import { PartialRound } from '../state/progress.js' */
 /** @import { Verified } from '../state/events.d.ts' */
 
 /** @typedef {{key: string, name: string, round: number, lane: Lane, view: PartialRound,

@@ -1,7 +1,8 @@
 // The panel of the draft window: its phases and rounds, the table, and what is looked at closely.
 
 import { classes, Component, html, Link } from './ui.js';
-import { countOf, isNoted, MOST_ROWS, mostRows, noteOf, stopAt, unitOf } from '../state/grid.js';
+import { countOf, MOST_ROWS, mostRows, stopAt, unitOf } from '../state/grid.js';
+import { isNoted, noteOf } from '../state/verdicts.js';
 import { Grid } from './grid.js';
 import { Inspector } from './inspector.js';
 import { isJudged } from '../state/verifier.js';
@@ -9,7 +10,7 @@ import { Judge } from './verifier.js';
 import { milliseconds } from '../state/format.js';
 import { Rounds } from './rounds.js';
 import { sentenceOf } from '../state/narrate.js';
-/** @import { PartialRound } from '../state/lane.js' */
+/** @import { PartialRound } from '../state/progress.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Study } from '../study.js' */
 
