@@ -18,6 +18,7 @@ from specdiff_core.models.dflash import COPIES, PAIR_ROWS, DFlashDraftModel, fro
 from specdiff_core.models.eagle import Eagle3Head, load_eagle, save_eagle
 from specdiff_core.models.files import replacing, write_folder
 from specdiff_core.models.folders import read_config, read_gguf, shown
+from specdiff_core.models.gguf import LAYER
 from specdiff_core.models.own_pairs import drafter_kind
 from specdiff_core.models.sources import is_gguf, resolve
 from specdiff_core.schema.errors import ConfigError, WeightsError
@@ -250,19 +251,7 @@ def _eagle(drafter: Path, source: Path | None, out: Path) -> list[str]:
 
 # llama.cpp.
 
-LAYER = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+PARTS = {ours: theirs for theirs, ours in LAYER.items()}
 """Our names of a layer's tensors -> llama.cpp's."""
 OTHERS = {
     "fc": "fc",
@@ -341,5 +330,5 @@ def _gguf_name(name: str) -> str:
     module = name.removesuffix(".weight")
     if module.startswith("layers."):
         _, index, part = module.split(".", 2)
-        return f"blk.{index}.{LAYER[part]}.weight"
+        return f"blk.{index}.{PARTS[part]}.weight"
     return f"{OTHERS[module]}.weight"
