@@ -200,10 +200,10 @@ class Page(Tabled, kw_only=True, tag="page"):
             )
         ]
         memory = self.memory_mib
-        costs = [
-            f"{lane} {value['median']:.3f}× ({bounds(*value['interval'], '.3f')})"
-            for lane, value in self.attached.items()
-        ]
+        costs = []
+        for lane, value in self.attached.items():
+            low, high = value["interval"]
+            costs.append(f"{lane} {value['median']:.3f}× ({bounds(low, high, '.3f')})")
         return [
             "A real server and a real browser on the same machine, with the files in its disk cache."
             + " The browser ran at idle priority, as if on another machine." * self.idle,
