@@ -38,7 +38,7 @@ from app.run.exploration import exploring
 from app.run.rooms import Rooms
 from app.tabs import live, race
 from benchmarks import recordings as recorded
-from specdiff_core.schema.errors import WeightsError
+from specdiff_core.schema.errors import SpecDiffError, WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.pairs import PAIRS
@@ -506,6 +506,24 @@ def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
     for _ in engines.doing():  # another process loads it, without a visitor
         pass
     assert client.get("/readyz").status_code == 200
+
+
+def test_a_process_that_dies_in_its_first_load_is_started_again() -> None:
+    alive, dies = [False], iter([True, False])
+
+    def load(pair: str, progress: Any) -> FakeDecoder:
+        if next(dies):
+            raise SpecDiffError("The decoding process ended unexpectedly.")
+        alive[0] = True
+        return FakeDecoder()
+
+    engines = Engines(load, alive=lambda: alive[0])
+    engines.prepare("embedded")
+    for _ in range(2):
+        for _ in engines.doing():
+            pass
+        waits = engines.loading()
+    assert not waits
 
 
 def test_logs_for_programs_name_the_run(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +44,18 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
     if pair == "absent":
         raise ConfigError("No such pair.", field="pair", hint="Choose another.")
     if pair == "who":
+        progress(tempfile.gettempdir())
         progress(str(os.getpid()))
+    if pair == "half":
+
+        def half(connection: Any, message: Any) -> None:
+            os.write(connection.fileno(), message[: len(message) // 2])
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        Connection._send = half  # type: ignore[attr-defined]
+        progress("half of this")
+    if pair == "silent":
+        time.sleep(0.5)
     while pair == "endless":
         progress("Downloading")
         time.sleep(0.005)
@@ -74,6 +89,12 @@ def remote() -> Iterator[Remote]:
 
 def decoder(remote: Remote, pair: str) -> Any:
     return remote.load(pair, lambda message: None)
+
+
+def pid(remote: Remote) -> int:
+    """The process, which must run."""
+    assert remote._child is not None and remote._child.process.pid is not None
+    return remote._child.process.pid
 
 
 def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
@@ -213,13 +234,16 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
     remote = Remote(load)
     events = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
     next(events)
-    os.kill(remote._process.pid, signal.SIGSTOP)  # in the middle of a long pass
+    os.kill(pid(remote), signal.SIGSTOP)  # in the middle of a long pass
     began = time.monotonic()
     remote.end()
     assert time.monotonic() - began < 1.5, "a container is killed soon"
     with pytest.raises(SpecDiffError, match="shutting down") as ended:
         list(events)
     assert card(ended.value, "r1")["hint"] == "Reload the page once it is running again."
+    with pytest.raises(SpecDiffError, match="shutting down"):
+        decoder(remote, "plain")
+    assert not remote.alive(), "no other is started"
     assert "Traceback" not in caplog.text
 
 
@@ -227,7 +251,7 @@ def test_leaving_a_call_to_a_dead_process_does_not_end_its_successor() -> None:
     remote = Remote(load)
     old = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
     next(old)
-    remote._process.kill()
+    os.kill(pid(remote), signal.SIGKILL)
     while remote.alive():
         time.sleep(0.01)
     with ThreadPoolExecutor() as other:
@@ -248,7 +272,7 @@ def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     events = decoder.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)
     os.kill(int(messages[-1]), signal.SIGSTOP)
     stop.set()
-    with pytest.raises(SpecDiffError, match="ended unexpectedly"):
+    with pytest.raises(SpecDiffError, match="stopped responding"):
         list(events)
     assert not far.alive()
     again = engines("embedded", "block", lambda message: None)
@@ -282,10 +306,70 @@ def test_a_process_that_was_stopped_is_noticed_by_whoever_waits(monkeypatch: pyt
         assert next(decoder.race(ask, running.Update(), stop=threading.Event())) == "", "so that limits are checked"
 
     def nobody(decoder: Any) -> None:
-        monkeypatch.setattr(process, "SILENT", 0.5)
-        with pytest.raises(SpecDiffError, match="ended unexpectedly"):
+        monkeypatch.setattr(process, "SILENT", 2)
+        with pytest.raises(SpecDiffError, match="stopped responding"):
             far.load("plain", lambda message: None)
 
     for act in (load_alone, race, nobody):
         stopped(act)
     far.close()
+
+
+@pytest.mark.parametrize("suspended", ["idle", "half"])
+def test_a_suspended_process_is_ended_and_replaced(monkeypatch: pytest.MonkeyPatch, suspended: str) -> None:
+    """Between two runs, and in the middle of an answer."""
+    far = Remote(load)
+    decoder(far, "plain")
+    old, began = pid(far), time.monotonic()
+    with monkeypatch.context() as soon:
+        soon.setattr(process, "SILENT", 2)
+        if suspended == "idle":
+            os.kill(old, signal.SIGSTOP)
+            while far.alive():
+                assert time.monotonic() - began < 10
+                time.sleep(0.05)
+        else:
+            with pytest.raises(SpecDiffError, match="stopped responding"):
+                decoder(far, "half")
+    assert list(decoder(far, "plain").decode("Once", CONFIG)) and pid(far) != old
+    far.close()
+
+
+def test_what_is_slow_to_end_is_ended_itself_and_not_its_successor() -> None:
+    far = Remote(load)
+    decoder(far, "plain")
+    old = pid(far)
+    os.kill(old, signal.SIGSTOP)
+    with ThreadPoolExecutor() as other:
+        ending = other.submit(far.close)
+        while far.alive():
+            time.sleep(0.01)
+        new = decoder(far, "plain")
+        ending.result(10)
+    assert list(new.decode("Once", CONFIG))
+    with pytest.raises(ProcessLookupError):
+        os.kill(old, 0)
+    far.close()
+
+
+def test_a_suspended_machine_ends_no_process(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the clock, an hour went by without a pulse."""
+    hours = [0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600 * hours[0])
+    monkeypatch.setattr(process, "time", clock)
+    remote.load("silent", lambda message: hours.insert(0, 1))
+
+
+@pytest.mark.parametrize("end", ["close", "kill", "group"])
+def test_a_process_leaves_no_temporary_file(end: str) -> None:
+    """Signals to the whole group reach it too, but the server ends it: a run would call them an unexpected end."""
+    far, messages = Remote(load), list[str]()
+    far.load("who", messages.append)
+    _, folder, number = filter(None, messages)
+    assert Path(folder).is_dir()
+    for signum in {"kill": [signal.SIGKILL], "group": [signal.SIGINT, signal.SIGTERM]}.get(end, []):
+        os.kill(int(number), signum)
+    if end == "group":
+        assert list(decoder(far, "plain").decode("Once", CONFIG))
+    far.close()
+    assert not Path(folder).exists()

@@ -129,9 +129,9 @@ class Engines:
                 self(pair, drafter, progress)
 
     def loading(self) -> str:
-        """What a run would wait for; empty once a pair is loaded. If the process that had it died, another loads it:
-        a host that sends no visitors before would wait for ever."""
-        if self._loaded and not self._alive():
+        """What a run would wait for; empty once a pair is loaded. If the process that had it or loaded it died, another
+        does: a host that sends no visitors before would wait for ever."""
+        if (self._loaded or self._preparing) and not self._alive():
             self.prepare()
         return "" if self._loaded and self._alive() else self._loads.message or "No model is loaded yet"
 

@@ -10,10 +10,11 @@ import itertools
 import math
 import multiprocessing
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +24,7 @@ from specdiff_core.schema.errors import SpecDiffError, Stopped, portable
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 
+from ..temporary import own_folder, sweep
 from .engines import Engines, Loader, Progress, load_engine
 from .exploration import parts
 from .job import BEAT
@@ -35,8 +37,9 @@ STOP_CHECK = 0.2
 """Seconds between checks of the visitor's stop event."""
 STOPS_WITHIN = 20.0
 """Seconds that a stopped call may take (its current pass must end); then its process is killed."""
-SILENT = 120.0
-"""Seconds without its pulse after which a process is killed: something stopped it."""
+SILENT = 60
+"""Looks, one a second, that find no pulse before a process is killed: something suspended it. Its pulse needs only the
+interpreter, which no pass holds. Looks are counted because a suspended or slow machine delays them as much."""
 HELD = 4
 """Paused explorations that are kept: more than run at once, because abandoned ones never end."""
 
@@ -54,10 +57,7 @@ class Remote:
     def __init__(self, load: Loader = load_engine) -> None:
         self._load = load
         self._calls = Queue(1)
-        self._context = multiprocessing.get_context("spawn")  # a fork would inherit threads and sockets
-        self._process: Any = None
-        self._pipe: Pipe | None = None
-        self._pulse = self._context.Value("L", lock=False)  # of the process: counts seconds
+        self._child: _Child | None = None
         self._over = False
         self.numbers = itertools.count()  # of explorations
         atexit.register(self.end)
@@ -68,47 +68,33 @@ class Remote:
         self.close(patience=0)
 
     def alive(self) -> bool:
-        return self._pipe is not None and self._process.is_alive()
-
-    def _give_up(self, pipe: Pipe) -> None:
-        """End the process at the other end of ``pipe``, unless another has replaced it."""
-        if pipe is self._pipe:
-            self.close()
+        return self._child is not None and self._child.alive()
 
     def close(self, patience: float = 2) -> None:
         """End the process, also during a decode, and kill it after ``patience`` seconds; the next :meth:`load` starts
         another."""
-        pipe, self._pipe = self._pipe, None
-        if pipe is not None:
-            pipe.close()
-            self._process.join(patience)
-            self._process.kill()
-            self._process.join(2)
+        if self._child is not None:
+            self._child.end(patience)
 
     def load(self, pair: str, progress: Progress) -> Decoder:
         """Load ``pair`` in the process: a :class:`~app.run.engines.Loader`."""
-        pipe = self._pipe if self._pipe is not None and self.alive() else self._start()
-        self.report(progress, pipe, "load", pair)
-        return RemoteDecoder(self, pipe, pair)
+        child = self._child
+        if child is None or not child.alive():
+            child = self._child = _Child(self._load)
+            if self._over:
+                child.end(0)
+        self.report(progress, child, "load", pair)
+        return RemoteDecoder(self, child, pair)
 
-    def report(self, progress: Progress, pipe: Pipe, *call: Any) -> None:
+    def report(self, progress: Progress, child: _Child, *call: Any) -> None:
         """Report a load's progress; an exception from ``progress`` ends it."""
-        with contextlib.closing(self.ask(pipe, *call)) as messages:
+        with contextlib.closing(self.ask(child, *call)) as messages:
             for message in messages:
                 progress(message)
 
-    def _start(self) -> Pipe:
-        self.close()
-        self._pipe, theirs = self._context.Pipe()
-        whole = (theirs, self._load, self._pulse)
-        self._process = self._context.Process(target=_serve, args=whole, name="decode", daemon=True)
-        self._process.start()
-        theirs.close()  # otherwise its death would not end our reading
-        return self._pipe
-
-    def ask(self, pipe: Pipe, *call: Any, stop: Stop | None = None) -> Generator[Any, None, None]:
-        """Call a method of :class:`_Served`: send its name and its arguments through ``pipe``, and yield the answers;
-        "" now and then while there is none. ``stop`` ends it at its next pass.
+    def ask(self, child: _Child, *call: Any, stop: Stop | None = None) -> Generator[Any, None, None]:
+        """Call a method of :class:`_Served`: send its name and its arguments, and yield the answers; "" now and then
+        while there is none. ``stop`` ends it at its next pass.
 
         Raises:
             Exception: the exception that ended the call, with its traceback as the cause.
@@ -116,95 +102,131 @@ class Remote:
             Stopped: ``stop`` was set while another call was running.
         """
 
-        def wait(position: object) -> None:
+        def check(position: object) -> None:
             if stop is not None and stop.is_set():
                 raise Stopped
 
         answer: Any = None
-        with self._calls.turn(wait):
+        with self._calls.turn(check):
             try:
-                pipe.send(call)
+                child.pipe.send(call)
                 answer = ()
-                for answer in self._answers(pipe, stop):
+                for answer in child.answers(stop):
                     if _is_last(answer):
                         break
                     yield answer
             except (EOFError, OSError) as error:
                 answer = None
-                self._give_up(pipe)
-                raise SpecDiffError(
-                    "The server is shutting down."
-                    if self._over
-                    else "The decoding process ended unexpectedly. It may have run out of memory.",
-                    hint="Reload the page once it is running again." if self._over else "Run again to start a new one.",
-                ) from (None if self._over else error)
+                child.end()
+                if self._over:
+                    hint = "Reload the page once it is running again."
+                    raise SpecDiffError("The server is shutting down.", hint=hint) from None
+                how = (
+                    "stopped responding and was ended."
+                    if child.hangs
+                    else "ended unexpectedly. It may have run out of memory."
+                )
+                raise SpecDiffError(f"The decoding process {how}", hint="Run again to start a new one.") from error
             finally:
                 if not _is_last(answer):  # the caller left early
-                    self._drain(pipe)
+                    child.drain()
         if answer is not None:
             raise answer
 
-    def _answers(self, pipe: Pipe, stop: Stop | None) -> Iterator[Any]:
+
+class _Child:
+    """The process, and the server's end of its pipe."""
+
+    def __init__(self, load: Loader) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would inherit threads and sockets
+        self.pipe, theirs = context.Pipe()
+        self._pulse = context.Value("L", lock=False)  # counts its seconds
+        self.hangs = False  # it was killed because it did not respond
+        whole = (theirs, load, self._pulse)
+        self.process = context.Process(target=_serve, args=whole, name="decode", daemon=True)
+        self.process.start()
+        theirs.close()  # otherwise its death would not end our reading
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    def alive(self) -> bool:
+        return not self.pipe.closed and self.process.is_alive()
+
+    def end(self, patience: float = 2) -> None:
+        """End it, and kill it after ``patience`` seconds; what it left in its temporary folder is removed."""
+        self.pipe.close()
+        self.process.join(patience)
+        self.process.kill()
+        self.process.join(2)
+        sweep()
+
+    def _watch(self) -> None:
+        """Kill it once its pulse has stopped, whoever waits for it."""
+        silent, pulse = 0, 0
+        while not wait([self.process.sentinel], 1):
+            silent, pulse = silent + 1 if pulse == self._pulse.value else 0, self._pulse.value
+            if silent > SILENT:
+                self.hangs = True
+                self.process.kill()
+
+    def answers(self, stop: Stop | None) -> Iterator[Any]:
         """The answers of the current call as they come, and "" every :data:`BEAT` seconds without one, so that its
         caller can end it. Forwards the visitor's stop to the process.
 
         Raises:
-            EOFError: the process doesn't stop, or doesn't run any more: its pulse has stopped.
+            EOFError: the process has died, or doesn't stop.
         """
-        stopped_at, pulse = math.inf, 0
-        beaten = yielded = time.monotonic()
+        stopped_at, yielded = math.inf, time.monotonic()
         while True:
             if stopped_at == math.inf and stop is not None and stop.is_set():
-                pipe.send(STOP)
+                self.pipe.send(STOP)
                 stopped_at = time.monotonic()
-            answered, now = pipe.poll(STOP_CHECK), time.monotonic()
-            if pulse != self._pulse.value:
-                beaten, pulse = now, self._pulse.value
-            if not answered and (now - stopped_at > STOPS_WITHIN or now - beaten > SILENT):
-                raise EOFError("it does not answer")
+            answered, now = self.pipe.poll(STOP_CHECK), time.monotonic()
+            if not answered and now - stopped_at > STOPS_WITHIN:
+                self.hangs = True
+                raise EOFError("it does not stop")
             if answered or now - yielded > BEAT:
-                yield pipe.recv() if answered else ""
+                yield self.pipe.recv() if answered else ""
                 yielded = time.monotonic()
 
-    def _drain(self, pipe: Pipe) -> None:
+    def drain(self) -> None:
         """Stop the current call and read its remaining answers."""
-        with contextlib.suppress(EOFError, OSError):  # the process died; the next call reports it
-            pipe.send(STOP)
-            while pipe.poll(STOPS_WITHIN):
-                if _is_last(pipe.recv()):
+        with contextlib.suppress(EOFError, OSError):  # it died; the next call reports it
+            self.pipe.send(STOP)
+            while self.pipe.poll(STOPS_WITHIN):
+                if _is_last(self.pipe.recv()):
                     return
-        self._give_up(pipe)
+        self.end()
 
 
 class RemoteDecoder:
     """A pair in the decoding process; a :class:`~specdiff_core.schema.decoder.Decoder`."""
 
-    def __init__(self, remote: Remote, pipe: Pipe, pair: str) -> None:
-        self._remote, self._pipe, self._pair = remote, pipe, pair
+    def __init__(self, remote: Remote, child: _Child, pair: str) -> None:
+        self._remote, self._child, self._pair = remote, child, pair
 
     def warm_up(self, config: DecodeConfig, progress: Progress = lambda message: None, threads: int = 0) -> None:
         """Warm up there."""
-        self._remote.report(progress, self._pipe, "warm_up", self._pair, config, threads)
+        self._remote.report(progress, self._child, "warm_up", self._pair, config, threads)
 
     def race(self, ask: Ask, now: Update, *, stop: Stop) -> Generator[Update, None, None]:
         """Race there, into a trace file: a :class:`~app.run.race.Races`."""
-        yield from self._remote.ask(self._pipe, "race", self._pair, ask, now, stop=stop)
+        yield from self._remote.ask(self._child, "race", self._pair, ask, now, stop=stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
         """Yield the events of one decode."""
-        answers = self._remote.ask(self._pipe, "decode", self._pair, prompt, config, options, stop=stop)
+        answers = self._remote.ask(self._child, "decode", self._pair, prompt, config, options, stop=stop)
         yield from filter(None, answers)
 
     def load_drafter(self, drafter: str, progress: Progress) -> None:
         """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
-        self._remote.report(progress, self._pipe, "load_drafter", self._pair, drafter)
+        self._remote.report(progress, self._child, "load_drafter", self._pair, drafter)
 
     def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot | str]:
         """An exploration, part by part, and "" now and then during a part; other runs may decode between two parts."""
         new: Exploration | None = exploration
         number, over = next(self._remote.numbers), False
         while not over:
-            for answer in self._remote.ask(self._pipe, "explore", self._pair, new, number, stop=stop):
+            for answer in self._remote.ask(self._child, "explore", self._pair, new, number, stop=stop):
                 if answer == "":
                     yield ""
             yield answer  # the part, once the call has ended
@@ -224,7 +246,9 @@ def _is_last(answer: Any) -> bool:
 def _serve(connection: Pipe, load: Loader, pulse: Any) -> None:
     """Main function of the process: answer calls until the server is gone. Each ends with None or
     the exception that it raised."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server's end ends this process
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group: the server's end ends this process
+        signal.signal(number, signal.SIG_IGN)
+    tempfile.tempdir = str(own_folder())  # if this process is killed, the server removes it
     calls: SimpleQueue[Any] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, calls, stop), name="listen", daemon=True).start()
