@@ -172,7 +172,7 @@ def explorer(explore: Explore) -> Callable[..., Iterator[dict[str, Any]]]:
     def endpoint(name: str, settings: dict[str, Any] | None = None, request: Any = None) -> Iterator[dict[str, Any]]:
         asked = {"explore": name, "choice": settings or {}}
         session = (request and request.session_hash) or ""
-        for text in job_stream(lambda run: ExploreJob(explore, chosen(asked), run), JOBS, session):
+        for text in job_stream(lambda run: ExploreJob(explore, chosen(asked), run, session), JOBS, session):
             told = json.loads(text)
             if failure := told.get("card"):
                 raise gr.Error(f"{failure['message']} {failure['hint']}".strip(), print_exception=False)

@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import own_pairs
+from .temporary import BLOCK
 
 LOG = logging.getLogger("specdiff.server")
 
@@ -28,8 +29,8 @@ API_PREFIX = "/gradio_api/"
 UPLOAD = f"{API_PREFIX}upload"
 UPLOADED = 2**25 + 2**16
 """Most bytes of an upload: a file of 32 MB and its form."""
-UPLOADS, BLOCK, AGE = 2**28, 2**16, 600.0
-"""Most bytes of all uploads, counted in blocks; those older than so many seconds are removed."""
+UPLOADS, AGE = 2**28, 600.0
+"""Most bytes of all uploads; those older than so many seconds are removed."""
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # one that never ends is searched once
 _OTHERS = bytes(byte for byte in range(256) if byte not in b"[]{},")
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1, ord(","): 0}

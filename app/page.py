@@ -308,9 +308,9 @@ def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterato
     return run, stop
 
 
-def show_file(path: str | None) -> list[Any]:
+def show_file(path: str | None, request: gr.Request) -> list[Any]:
     """Frames of a visitor's file for the players of Live and Race, and the tab to open; an error card goes to both."""
-    frame, tab = running.open_trace(path)
+    frame, tab = running.open_trace(path, request.session_hash or "")
     if not tab:
         return [frame, frame, gr.skip()]
     return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]

@@ -104,14 +104,19 @@ def fastest_summary(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
 def _read(name: str) -> Summary | None:
     """The summary of a recording or a kept run; None: there is none to show."""
     path = TRACES / name
-    raw = path.read_bytes() if path.is_file() else RUNS.read(name, 0, LARGEST + 1)
-    return _summary(raw) if raw and len(raw) <= LARGEST else None
+    path = path if path.is_file() else RUNS.find(name) or path
+    try:
+        size = path.stat().st_size
+        return _summary(path, size) if size <= LARGEST else None
+    except OSError:
+        return None
 
 
 @lru_cache(maxsize=32)
-def _summary(raw: bytes) -> Summary | None:
+def _summary(path: Path, size: int) -> Summary | None:
+    """The summary of a file; one that has grown has another ``size``."""
     try:
-        return fastest_summary(read_trace(raw).lanes)
+        return fastest_summary(read_trace(path).lanes)
     except SpecDiffError:
         return None
 

@@ -186,6 +186,7 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
 
 def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "ROOM", 120)
+    monkeypatch.setattr(running, "BLOCK", 1)
     traces, now = running.Traces(), time.time()
     old, first, *later = (traces.new() for _ in range(4))
     for age, path in ((running.KEPT + 60, old), (3, first), (2, later[0]), (1, later[1])):
@@ -203,21 +204,45 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
 
 def test_the_run_store_outlives_its_folder_a_clock_and_what_visitors_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "ROOM", 50)
+    monkeypatch.setattr(running, "BLOCK", 1)
     traces = running.Traces()
     growing = traces.new()
     with traces.growing(growing):
         growing.write_bytes(b"x" * 60)
         os.utime(growing, (1, 1))  # the clock jumped
-        run = traces.keep(b"a run").removeprefix("runs/")
-        opened = [traces.keep_opened(b"opened").removeprefix("runs/") for _ in range(3)]
-        assert [traces.read(name) for name in (run, *opened)] == [b"a run", None, None, b"opened"]
-        assert growing.exists()
+        run = traces.keep(b"a run", visitor="anna").removeprefix("runs/")
+        opened = [traces.keep(b"opened", visitor="ben").removeprefix("runs/") for _ in range(12)]
+        assert [traces.read(name) for name in (run, opened[-1])] == [b"a run", b"opened"]
+        assert sum(traces.read(name) is not None for name in opened) < 9 and growing.exists()
     traces.new()
     assert not growing.exists() and not traces.failing()
     shutil.rmtree(growing.parent)
     assert traces.read(traces.keep(b"after").removeprefix("runs/")) == b"after" and not traces.failing()
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Path("/absent/x").read_text())
     assert "No such file" in traces.failing()
+
+
+def test_a_visitors_flood_removes_no_other_visitors_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(visitor: str) -> dict[str, Any]:
+        values = {"max_new_tokens": 9}
+        return frames(raced(lambda *_: FakeDecoder(), "Once", values, live.plan, visitor=visitor))[-1]
+
+    monkeypatch.setattr(running, "BLOCK", 1)
+    first = run("anna")
+    monkeypatch.setattr(running, "ROOM", 4 * first["size"])
+    flood = [run("ben") for _ in range(5)]
+    (tmp_path / "opened.jsonl").write_bytes(raw(flood[-1]))
+    for _ in range(4):
+        page.show_file(str(tmp_path / "opened.jsonl"), gr.Request(session_hash="ben"))
+    assert raw(first) and not any(map(raw, flood[:3]))
+
+
+def test_small_files_cannot_fill_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run looks through it, and each file takes a block of the disk."""
+    monkeypatch.setattr(running, "ROOM", 10 * running.BLOCK)
+    traces = running.Traces()
+    kept = [traces.keep(b"a run").removeprefix("runs/") for _ in range(30)]
+    assert sum(traces.read(name) is not None for name in kept) <= 11
 
 
 def test_a_file_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,7 +539,7 @@ def test_opening_files(tmp_path: Path) -> None:
         ({"block/9/1": events}, "race"),
     ):
         write_trace(good, lanes, title="kept")
-        *shown, opened = page.show_file(str(good))
+        *shown, opened = page.show_file(str(good), gr.Request())
         (frame,) = (json.loads(one) for one in shown if one != gr.skip())
         assert opened.selected == tab and frame["source"] == "file" and (shown[0] != gr.skip()) == (tab == "live")
         assert trace_of(frame).title == "kept" and list(lanes_of(frame)) == list(lanes)
@@ -532,8 +557,8 @@ def test_opening_files(tmp_path: Path) -> None:
     for name, content in bad.items():
         path = tmp_path / name
         path.write_bytes(content)
-        first, second, opened = page.show_file(str(path))
+        first, second, opened = page.show_file(str(path), gr.Request())
         frame = json.loads(first)
         assert frame["card"]["code"] in {"trace", "trace-schema"} and first == second and opened == gr.skip(), name
         assert frame["card"]["hint"] and frame["source"] == "file", name
-    assert json.loads(page.show_file(None)[0])["card"]["code"] == "trace"
+    assert json.loads(page.show_file(None, gr.Request())[0])["card"]["code"] == "trace"

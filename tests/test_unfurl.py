@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import tracemalloc
 from io import BytesIO
 
 import msgspec
@@ -13,6 +15,7 @@ from starlette.testclient import TestClient
 
 from app import unfurl
 from app.page import TRACES, recordings
+from app.run.race import TRACES as RUNS
 from specdiff_core.schema.events import Finished, TargetScored
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.summary import staged
@@ -86,6 +89,17 @@ def test_a_card_of_any_text_is_drawn_at_once(words: str) -> None:
     guesses = (unfurl.Guess(words, "✓"), unfurl.Guess("a", "✕"))
     summary = unfurl.Summary(words, 1.5, guesses, words, "words", 1.0, words, words)
     assert Image.open(BytesIO(unfurl.picture(summary))).size == unfurl.SIZE
+
+
+def test_links_to_long_runs_hold_no_file_in_memory() -> None:
+    line = gzip.decompress((TRACES / OPENING).read_bytes()) + b" " * 2**20 + b"\n"
+    names = [RUNS.keep(line).removeprefix("runs/") for _ in range(4)]
+    tracemalloc.start()
+    try:
+        assert all(unfurl.linked_race(f"run={name}") == name for name in names)
+        assert tracemalloc.get_traced_memory()[0] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_link_is_read_once_whatever_it_repeats(monkeypatch: pytest.MonkeyPatch) -> None:

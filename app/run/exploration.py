@@ -99,9 +99,9 @@ class ExploreJob(Job):
     short = False
     grace = 20.0  # for a reload
 
-    def __init__(self, explore: Explore, exploration: Exploration, run: str = "") -> None:
+    def __init__(self, explore: Explore, exploration: Exploration, run: str = "", visitor: str = "") -> None:
         super().__init__(run)
-        self.exploration = exploration
+        self.exploration, self.visitor = exploration, visitor
         self.snapshot: Snapshot | None = None
         self.answer: Any = None  # the answer so far, as plain values
         self.message = "Preparing the exploration"
@@ -144,8 +144,8 @@ class ExploreJob(Job):
         races, made = (self.snapshot.races, self.snapshot.made) if self.snapshot else ({}, {})
         return {
             "phase": "stopped" if self.stop.is_set() else "finished",
-            "files": {name: TRACES.keep(trace) for name, trace in races.items()},
-            "made": TRACES.keep(packed(made), "zip") if made else "",
+            "files": {name: TRACES.keep(trace, visitor=self.visitor) for name, trace in races.items()},
+            "made": TRACES.keep(packed(made), "zip", self.visitor) if made else "",
         }
 
 
@@ -193,7 +193,7 @@ def stream(explore: Explore, message: object, jobs: Jobs = JOBS) -> Iterator[str
     request = read_request(message)
     token = request.get("token", "")
     if not request or request.get("explore") is not None:
-        yield from job_stream(lambda run: ExploreJob(explore, chosen(request), run), jobs, token)
+        yield from job_stream(lambda run: ExploreJob(explore, chosen(request), run, token), jobs, token)
     elif (job := jobs.find(token)) is not None:
         yield from follow(job, jobs, token)
     else:

@@ -16,7 +16,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,7 +35,7 @@ from specdiff_core.schema.summary import header_of
 from specdiff_core.schema.trace import Trace, dump_trace, event_line, header_line, read_trace
 
 from ..content.error_cards import ErrorCard, card, new_run_id
-from ..temporary import own_folder
+from ..temporary import BLOCK, own_folder
 from .engines import Factory, with_progress
 from .gpu import gpu_seconds, on_gpu
 from .job import LOG, Job, frame, refusal
@@ -54,7 +54,7 @@ LAST_FRAME = 6.0
 KEPT = 7 * 24 * 3600.0
 """Seconds to keep a trace file, so that links to a run work."""
 ROOM = 500_000_000
-"""Most bytes of all trace files; the oldest are removed."""
+"""Most bytes of all trace files. The oldest of the visitor who has most are removed first."""
 
 Lanes = Mapping[str, DecodeConfig]
 """The lanes of a race: name -> settings, the baseline first."""
@@ -86,17 +86,20 @@ class Traces:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._growing = set[str]()  # names of files of current races
-        self._opened: deque[Path] = deque()  # files of visitors, the oldest first
+        self._owners: dict[str, str] = {}  # file name -> visitor; without one, a file is nobody's
         self._made: Path | None = None
 
     @contextlib.contextmanager
-    def growing(self, path: Path) -> Iterator[None]:
-        """Declare that a file grows, so that its readers wait for more."""
-        self._growing.add(path.name)
+    def growing(self, path: Path, visitor: str = "") -> Iterator[None]:
+        """Declare that a visitor's file grows, so that its readers wait for more."""
+        with self._lock:
+            self._growing.add(path.name)
+            self._owners[path.name] = visitor
         try:
             yield
         finally:
-            self._growing.discard(path.name)
+            with self._lock:
+                self._growing.discard(path.name)
 
     @property
     def _folder(self) -> Path:
@@ -116,34 +119,33 @@ class Traces:
         return ""
 
     def new(self, kind: str = "jsonl") -> Path:
-        """The path of a new file; removes files beyond the limits of age and size, but none that grows."""
+        """The path of a new file; removes files beyond the limits of age and size, but none that grows. Room is given
+        to each visitor's newest files first, so one who makes many loses only their own."""
         with self._lock, storing():
-            room, now = ROOM, time.time()
-            for old in sorted(self._folder.glob("*.*"), key=lambda path: path.stat().st_mtime, reverse=True):
-                room -= old.stat().st_size
-                if old.name not in self._growing and (room < 0 or now - old.stat().st_mtime > KEPT):
-                    old.unlink()
+            found = {path.name: path.stat() for path in self._folder.glob("*.*")}
+            self._owners = {name: self._owners.get(name, "") for name in {*found, *self._growing}}
+            held, room, now = Counter[str](), ROOM, time.time()
+            order = list[tuple[int, str]]()
+            for name, stat in sorted(found.items(), key=lambda one: one[1].st_mtime, reverse=True):
+                held[self._owners[name]] += max(stat.st_size, BLOCK)
+                order.append((held[self._owners[name]], name))
+            for _, name in sorted(order):
+                room -= max(found[name].st_size, BLOCK)
+                if name not in self._growing and (room < 0 or now - found[name].st_mtime > KEPT):
+                    (self._folder / name).unlink()
             return self._folder / f"{secrets.token_urlsafe(16)}.{kind}"
 
-    def keep(self, content: bytes, kind: str = "jsonl") -> str:
-        """Keep a file; returns its address."""
+    def keep(self, content: bytes, kind: str = "jsonl", visitor: str = "") -> str:
+        """Keep a visitor's file; returns its address."""
         path = self.new(kind)
         with storing():
             path.write_bytes(content)
+        self._owners[path.name] = visitor
         return address(path)
 
     def find(self, name: str) -> Path | None:
         """The path of a file; None: the name is no file's."""
         return self._folder / name if NAME.fullmatch(name) else None
-
-    def keep_opened(self, content: bytes) -> str:
-        """Keep a visitor's file; returns its address. All of them take at most a fifth of the room."""
-        kept = self.keep(content)
-        with self._lock:
-            self._opened.append(self._folder / Path(kept).name)
-            while sum(path.stat().st_size for path in self._opened if path.is_file()) > ROOM // 5:
-                self._opened.popleft().unlink(missing_ok=True)
-        return kept
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         """The bytes of a file from ``start`` up to ``end``, by default all; None: there is no such file."""
@@ -371,13 +373,14 @@ class Race(Job):
     def work(self) -> Iterator[object]:
         try:
             updates = self._decode(self.ask, self.stop)
-            with TRACES.growing(self.ask.trace), contextlib.ExitStack() as share, contextlib.closing(updates):
+            with contextlib.ExitStack() as stack, contextlib.closing(updates):
+                stack.enter_context(TRACES.growing(self.ask.trace, self.visitor))
                 check: Callable[[], None] | None = None
                 for update in updates:
                     if isinstance(update, Update):
                         self.now, self.phase = update, update.phase
                     if check is None and self.phase == "racing":
-                        check = share.enter_context(SHARES.of(self.visitor, lambda: self.now.tokens))
+                        check = stack.enter_context(SHARES.of(self.visitor, lambda: self.now.tokens))
                     if check and not self.stop.is_set():
                         try:
                             check()
@@ -457,7 +460,7 @@ def read_race(path: Path | str) -> tuple[Trace, str]:
     return trace, "live" if named <= {BASELINE, DRAFTED} else "race"
 
 
-def open_trace(path: str | None) -> tuple[str, str]:
+def open_trace(path: str | None, visitor: str = "") -> tuple[str, str]:
     """Open a visitor's file: its frame, and its tab ("live" or "race"); an error card has none."""
     run = new_run_id()
     try:
@@ -465,7 +468,7 @@ def open_trace(path: str | None) -> tuple[str, str]:
             raise TraceError("The file wasn’t uploaded.", hint="Choose a .jsonl or .jsonl.gz file.")
         trace, tab = read_race(path)
         raw = dump_trace(trace.lanes, title=trace.title)
-        kept = TRACES.keep_opened(raw)
+        kept = TRACES.keep(raw, visitor=visitor)
         return frame(run, 1, phase="finished", finished=True, source="file", trace=kept, size=len(raw)), tab
     except Exception as error:  # shown as a card, logged by content/error_cards.py
         return refusal(error, run, source="file"), ""
