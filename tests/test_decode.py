@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,18 @@ def test_only_what_happens_during_its_own_events_counts_as_use(monkeypatch: pyte
     monkeypatch.setattr(clock, "_waited", lambda: None)
     unknown = clock.Use(torch.device("cpu"))
     assert len([*unknown.during(events(1.0))]) == 3 and unknown.waited_seconds is None
+
+
+def test_a_suspended_pass_counts_as_waiting() -> None:
+    """Its process was stopped and went on, as after Ctrl-Z and fg: the run's times mean nothing."""
+
+    def events() -> Iterator[Event]:
+        time.sleep(clock.SUSPENDED + 0.05)
+        yield RoundStarted(round=0, length=1, anchor=1)
+
+    use = clock.Use(torch.device("cpu"))
+    assert len([*use.during(events())]) == 1
+    assert use.waited_seconds is None or use.waited_seconds > clock.SUSPENDED
 
 
 @pytest.mark.parametrize("detail", [True, False])

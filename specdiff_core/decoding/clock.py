@@ -18,6 +18,8 @@ from specdiff_core.schema.events import Event, Span
 
 GRAINS = ("step", "total")
 PHASES = ("prefill", "draft", "score", "verify")
+SUSPENDED = 1.0
+"""Seconds of a pass in which its thread did nothing: it was suspended, which no system counts as waiting."""
 
 Facts = ParamSpec("Facts")
 
@@ -116,6 +118,7 @@ class Use:
         """The same events, counting what each took to make."""
         while True:
             allocated, waited = 0, None if self._cuda else _waited()
+            began, worked = time.perf_counter(), time.thread_time()
             if self._cuda:
                 allocated = torch.cuda.memory_allocated()
                 torch.cuda.reset_peak_memory_stats()
@@ -125,7 +128,8 @@ class Use:
                 self.peak_bytes = max(self.peak_bytes or 0, peak)
                 self._held += torch.cuda.memory_allocated() - allocated
             elif waited is not None and self.waited_seconds is not None:
-                self.waited_seconds += max(0.0, (_waited() or waited) - waited)
+                idle = time.perf_counter() - began - (time.thread_time() - worked)
+                self.waited_seconds += max(0.0, (_waited() or waited) - waited, idle if idle > SUSPENDED else 0.0)
             if event is None:
                 return
             yield event
