@@ -151,10 +151,13 @@ def _try(file: str) -> None:
     tokenizer.decode([*range(0, size, 1 + size // 256)], skip_special_tokens=False)
 
 
-def _limit(memory: int) -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):  # a system without this limit
+def _limit(memory: int, seconds: int) -> None:
+    """Limit this process: if its parent, which ends it after ``seconds``, was killed, it ends after twice as many."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # a system without these limits
         import resource
+        from signal import alarm
 
+        alarm(2 * seconds)
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
@@ -162,17 +165,18 @@ def main() -> None:
     """Try the tokenizer in the argument; without one, read requests from stdin, one a line, and write ``[text,
     error]`` for each."""
     if file := "".join(sys.argv[1:]):
-        _limit(TRIAL_MEMORY)
+        _limit(TRIAL_MEMORY, TRIAL_SECONDS)
         _try(file)
         return
-    _limit(MEMORY)
     for request in sys.stdin.buffer:
+        _limit(MEMORY, SECONDS)
         try:
             answer = [_render(*json.loads(request)), ""]
         except MemoryError:
             sys.exit(1)
         except Exception as error:  # a template may raise anything
             answer = ["", str(error)[:1000] or type(error).__name__]
+        _limit(MEMORY, 0)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -123,6 +126,14 @@ def test_a_template_has_limits(chatty: Engine, monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(ConfigError, match=why) as caught:
         chatty.encode("hi", config())
     assert caught.value.message.isprintable()
+
+
+def test_a_template_that_never_ends_ends_without_its_parent() -> None:
+    """Which limits its time, but may have been killed."""
+    endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    code = "from specdiff_core import templating; templating.SECONDS = 1; templating.main()"
+    command, request = [sys.executable, "-c", code], json.dumps([endless, {}])
+    assert subprocess.run(command, input=request, text=True, timeout=20, capture_output=True).returncode
 
 
 def test_a_chat_is_rendered_as_transformers_renders_it(chatty: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -362,7 +362,10 @@ def test_a_folder_is_made_once_for_a_file_and_never_for_another(tmp_path: Path, 
     assert resolve(file) == first and (first / "config.json").stat().st_mtime_ns == stamp
     assert first.is_relative_to(cache)
     tensors = write(file, seed=2)
+    (left := first.parent / ".left").mkdir()
+    os.utime(left, (1, 1))
     second = resolve(file)
+    assert not left.exists(), "by a process that was killed"
     assert second != first and torch.equal(
         vocabulary(load_causal(second, torch.float32, context=16)[0]).read_embedding(),
         tensors["model.embed_tokens.weight"],

@@ -14,7 +14,9 @@ import re
 import shutil
 import struct
 import tempfile
+import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +32,7 @@ from specdiff_core.models.folders import GGUF, Depth, Gguf, Size, Stored, cache_
 from specdiff_core.schema.errors import WeightsError
 
 VERSION = 2  # version of the cached folders; others are not used
+KILLED = 3600.0  # seconds after which a half-made folder is a killed process's
 HEAD = 2**20  # bytes at the beginning of a file that are hashed to detect changes
 ARCHITECTURES = ("llama", "qwen2", "qwen3")  # in a file; llama for Mistral's, too
 WHOLE = {
@@ -178,6 +181,10 @@ def convert(file: Path) -> Path:
     files = {"config.json": config, "generation_config.json": generation, "tokenizer_config.json": tokenizer_config}
     with cache_errors():
         folder.parent.mkdir(parents=True, exist_ok=True)
+        for left in folder.parent.glob(".*"):
+            with suppress(FileNotFoundError):  # another process has made it meanwhile
+                if time.time() - left.stat().st_mtime > KILLED:
+                    shutil.rmtree(left, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
         try:
             for name, values in {**files, GGUF: msgspec.to_builtins(index)}.items():
