@@ -153,7 +153,7 @@ def test_a_part_that_hangs_reaches_the_limit(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_cannot_be_kept_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> str:
+    def full(*_: Any, **__: Any) -> str:
         raise SpecDiffError("The disk is full.")
 
     monkeypatch.setattr(running.Traces, "keep", full)

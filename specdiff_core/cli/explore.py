@@ -13,7 +13,7 @@ from specdiff_core.cli.output import listing
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, as_csv
 from specdiff_core.explorations.standalone import html_page
-from specdiff_core.measure.store import read_result, write_result
+from specdiff_core.measure.store import read_result, rounded, write_result
 from specdiff_core.models.own_pairs import find
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.fields import fields_of, parse
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
         raise failed or SpecDiffError("Nothing was measured.", hint="Change the settings.")
     if failed is not None:
         options.say(f"Stopped after {result.done} of {result.total} steps. Results so far:")
-    _put_out(args, result, snapshot.races)
+    _put_out(args, exploration, result, snapshot.races)
     if target is not None:
         target.mkdir(parents=True)
         for name, content in snapshot.made.items():
@@ -119,14 +119,16 @@ def run_show(args: argparse.Namespace) -> None:
     _check_outputs(args)
     result = read_result(args.answer, ExplorationResult)
     exploration = parse(find_exploration(result.name), result.settings)
-    result.report = exploration.report(result.rows, result.facts)
     files = {race: args.answer.parent / file for race, file in result.files.items()}
-    _put_out(args, result, {race: file.read_bytes() for race, file in files.items() if file.is_file()})
+    _put_out(args, exploration, result, {race: file.read_bytes() for race, file in files.items() if file.is_file()})
 
 
-def _put_out(args: argparse.Namespace, result: ExplorationResult, races: dict[str, bytes]) -> None:
-    """Print the table, the answer and its notes; write the requested files."""
-    table, report = as_csv(result.rows), result.report
+def _put_out(
+    args: argparse.Namespace, exploration: Exploration, result: ExplorationResult, races: dict[str, bytes]
+) -> None:
+    """Print the table, the answer and its notes, as its file says them; write the requested files."""
+    report = result.report = exploration.report(*rounded((result.rows, result.facts)))
+    table = as_csv(result.rows)
     print("\n".join(listing(result.rows)))
     for line in filter(None, (report.answer, *report.notes)):
         print(line)

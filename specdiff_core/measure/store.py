@@ -250,16 +250,17 @@ def read_result(path: Path, *kinds: type[S]) -> S:
 
 
 def write_result(path: Path, result: Result) -> None:
-    """Write a file that :func:`read_result` reads, its numbers with six significant digits."""
+    """Write a file that :func:`read_result` reads, its numbers :func:`rounded`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.encode(_rounded(msgspec.to_builtins(result))) + b"\n")
+    path.write_bytes(msgspec.json.encode(rounded(msgspec.to_builtins(result))) + b"\n")
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """Plain values, their numbers with six significant digits."""
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [*map(_rounded, value)]
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(rounded, value)]
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
