@@ -237,6 +237,15 @@ def test_a_visitors_flood_removes_no_other_visitors_run(monkeypatch: pytest.Monk
     assert raw(first) and not any(map(raw, flood[:3]))
 
 
+def test_a_program_whose_run_never_began_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server ends while it waits."""
+    monkeypatch.setattr(job.Job, "turns", app_turns.Turns())
+    job.Job.turns.close()
+    ask = running.Ask(prompt="Once", plan=live.plan(SETTINGS))
+    with pytest.raises(SpecDiffError, match="before it began"):
+        list(running.results(running.Race(running.decoding(lambda *_: FakeDecoder()), ask)))
+
+
 def test_small_files_cannot_fill_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run looks through it, and each file takes a block of the disk."""
     monkeypatch.setattr(running, "ROOM", 10 * running.BLOCK)

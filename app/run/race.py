@@ -443,6 +443,8 @@ def results(job: Race, *, with_events: bool = False) -> Iterator[dict[str, Any]]
         job.stop.set()
     if job.error is not None:
         raise job.error
+    if not job.now.size:
+        raise SpecDiffError("The run was stopped before it began.", hint="Run it again.")
     reason = {"stopped_because": job.reason["message"]} if job.reason else {}
     yield {"finished": True, "lanes": read_trace(job.ask.trace).lanes, **reason}
 
