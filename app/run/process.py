@@ -80,8 +80,10 @@ class Remote:
         """Load ``pair`` in the process: a :class:`~app.run.engines.Loader`."""
         child = self._child
         if child is None or not child.alive():
-            child = self._child = _Child(self._load)
             if self._over:
+                raise _shutting_down()
+            child = self._child = _Child(self._load)
+            if self._over:  # meanwhile
                 child.end(0)
         self.report(progress, child, "load", pair)
         return RemoteDecoder(self, child, pair)
@@ -119,8 +121,7 @@ class Remote:
                 answer = None
                 child.end()
                 if self._over:
-                    hint = "Reload the page once it is running again."
-                    raise SpecDiffError("The server is shutting down.", hint=hint) from None
+                    raise _shutting_down() from None
                 how = (
                     "stopped responding and was ended."
                     if child.hangs
@@ -237,6 +238,10 @@ def engines_elsewhere(load: Loader = load_engine) -> Engines:
     """The default factory with its pairs in a decoding process."""
     remote = Remote(load)
     return Engines(remote.load, alive=remote.alive)
+
+
+def _shutting_down() -> SpecDiffError:
+    return SpecDiffError("The server is shutting down.", hint="Reload the page once it is running again.")
 
 
 def _is_last(answer: Any) -> bool:
