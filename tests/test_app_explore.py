@@ -10,12 +10,12 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import pytest
 from app_fakes import FakeDecoder
-from msgspec import Meta
+from remote_fakes import Counting, load
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
@@ -31,7 +31,6 @@ from app.run.race import TRACES
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step
 from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.fields import parse
@@ -40,30 +39,6 @@ from specdiff_core.schema.settings import DecodeConfig
 
 TOKEN = "a-token-of-a-tab"
 pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
-
-
-class Counting(Exploration, frozen=True, kw_only=True):
-    """Counts, and takes its time."""
-
-    name = "counting"
-    title, question = "Counting", "How far?"
-
-    to: Annotated[int, Meta(title="To")] = 5
-    pause: Annotated[float, Meta(title="Pause")] = 0.0
-    fails_at: Annotated[int, Meta(title="Fails at")] = 0
-    words: Annotated[str, Meta(title="Words")] = ""
-
-    def explore(self, engine: Any, stopped: ShouldStop) -> Iterator[Step]:
-        for number in range(1, self.to + 1):
-            if self.fails_at == number:
-                raise OutOfMemory("The device ran out of memory.", hint="Count less far.")
-            if stopped():
-                return
-            time.sleep(self.pause)
-            rows = [{"number": done} for done in range(1, number + 1)]
-            answer = Answer(rows=rows, races={"1": b"race"})
-            made = {"count.txt": str(number).encode()} if number >= 5 else {}
-            yield Step(number, self.to, f"number {number}", lambda answer=answer: answer, lambda made=made: made)
 
 
 @pytest.fixture(autouse=True)
@@ -80,13 +55,6 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "GLANCE", 0.02)
     monkeypatch.setattr(app_turns, "GLANCE", 0.02)
     monkeypatch.setattr(exploration, "SLICE", 0.02)
-
-
-def load(pair: str, progress: Any) -> Any:
-    """For the other process."""
-    progress("loading")
-    exploration.SLICE = process.STOP_CHECK / 10
-    return FakeDecoder()
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from app_fakes import FakeDecoder, frames, raced, trace_of
+from remote_fakes import load
 
 from app.content.error_cards import card
 from app.run import process
@@ -29,55 +28,6 @@ from specdiff_core.schema.events import Committed, Event, Failed, Finished
 from specdiff_core.schema.settings import DecodeConfig
 
 CONFIG = DecodeConfig(gamma=4, steps=2, max_new_tokens=24)
-
-
-class Odd(Exception):
-    """Cannot be built again from its arguments, as some libraries' errors cannot."""
-
-    def __init__(self, one: int, two: int) -> None:
-        super().__init__("odd")
-
-
-def load(pair: str, progress: Callable[[str], None]) -> Any:
-    """What the other process loads: the name of the pair says how its decoder behaves."""
-    progress(f"Loading {pair}")
-    if pair == "absent":
-        raise ConfigError("No such pair.", field="pair", hint="Choose another.")
-    if pair == "who":
-        progress(tempfile.gettempdir())
-        progress(str(os.getpid()))
-    if pair == "half":
-
-        def half(connection: Any, message: Any) -> None:
-            os.write(connection.fileno(), message[: len(message) // 2])
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-        Connection._send = half  # type: ignore[attr-defined]
-        progress("half of this")
-    if pair == "silent":
-        time.sleep(0.5)
-    while pair == "endless":
-        progress("Downloading")
-        time.sleep(0.005)
-    errors = {"broken": RuntimeError("a bug"), "odd": Odd(1, 2), "io": OSError("disk")}
-    return There(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
-
-
-class There(FakeDecoder):
-    """Loads drafters on request; kills its process in the middle of a decode if asked to, after so many rounds."""
-
-    def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
-        if drafter == "absent":
-            raise SpecDiffError("No such drafter.")
-        progress(f"Loading {drafter}")
-
-    def decode(self, prompt: str, config: DecodeConfig, **options: Any) -> Iterator[Event]:
-        rounds = 0
-        for event in super().decode(prompt, config, **options):
-            yield event
-            rounds += isinstance(event, Committed)
-            if prompt == f"die {rounds}":
-                os._exit(9)
 
 
 @pytest.fixture(scope="module")
