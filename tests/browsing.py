@@ -235,9 +235,12 @@ def serious(page: Any, within: str | None = None) -> list[tuple[str, list[str]]]
     """What axe-core finds that is serious, on the whole page or within a selector."""
     from axe_playwright_python.sync_playwright import Axe
 
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(Axe().axe_script)
+    run = "([where, how]) => axe.run(where ?? document, how).then(({ violations }) => violations)"
     return [
         (item["id"], [node["html"][:160] for node in item["nodes"]])
-        for item in Axe().run(page, within, options={"resultTypes": ["violations"]}).response["violations"]
+        for item in page.evaluate(run, [within, {"resultTypes": ["violations"], "selectors": False}])
         if item["impact"] in {"serious", "critical"}
     ]
 

@@ -40,6 +40,7 @@ def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: A
         page.click("#compare-player .sd-exp-fields > summary")
         page.fill("#compare-compare-tokens", "8")
         page.fill("#compare-compare-temperatures", "0")
+        page.fill("#compare-compare-per_flavour", "1")  # the recorded answer has five
         page.click("#compare-player .sd-exp-run")
         page.wait_for_function(f"{COMPARE}.question.answers.live.compare?.done && {IDLE}")
         assert page.get_attribute("#compare-player .sd-source .sd-chip", "data-kind") == "measured"

@@ -17,7 +17,7 @@ import pytest
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.models.folders import shown as folder
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
-from tests.browsing import MARKS, app, clock_runs, open_tab, overflows, ready, serious, visit
+from tests.browsing import MARKS, app, clock_runs, open_tab, overflows, ready, resize, serious, visit
 
 pytestmark = MARKS
 EXPLORE = app("explore")
@@ -46,6 +46,33 @@ def saved(page: Any, kind: str) -> bytes:
     with page.expect_download() as download:
         page.locator(".sd-exp-saves").get_by_role("button", name=kind, exact=True).click()
     return download.value.path().read_bytes()
+
+
+Show = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def loaded(browser: Any, address: str) -> Iterator[Any]:
+    """A page that stays open from test to test."""
+    with visit(browser, f"{address}?tab=explore", until=THERE) as page:
+        yield page
+
+
+@pytest.fixture
+def show(loaded: Any) -> Show:
+    """Show a question's recorded answer there, by default the first, with all its charts."""
+
+    def shown(name: str, stem: str = "") -> Any:
+        resize(loaded, "1440x2600")
+        open_tab(loaded, "explore")
+        stem = stem or loaded.evaluate(f"{EXPLORE}.question.answers.fileOf('{name}')")
+        loaded.evaluate(f"(place) => {EXPLORE}.restore(place)", {"name": name, "source": "recorded", "stem": stem})
+        loaded.wait_for_function(
+            f"(stem) => {EXPLORE}.question.answer === {EXPLORE}.question.answers.recorded[stem] && {DRAWN}", arg=stem
+        )
+        return loaded
+
+    return shown
 
 
 @contextmanager
@@ -163,94 +190,90 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         assert one.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
 
 
-def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(browser: Any, address: str) -> None:
-    with visit(browser, coins(address), size="1440x2200", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.question.answer && {DRAWN}")
-        assert not serious(page)
-        slider = page.get_by_role("slider", name="p(cat)")
-        result = ".sd-exp-widget .sd-exp-result"
-        assert "0.70" in page.inner_text(result)
-        slider.focus()
-        for _ in range(20):
-            page.keyboard.press("ArrowLeft")
-        assert "0.70" not in page.inner_text(result)
-        page.get_by_role("button", name="Draw 5,000 tokens").press("Enter")
-        page.wait_for_function(f"document.querySelector('{result}').textContent.includes('Of 5,000 drafts')")
-        areas = page.eval_on_selector_all(
-            ".sd-scene-areas p:has([data-area=kept])",
-            "all => all.map((one) => [...one.querySelectorAll('i')].map((i) => +i.style.getPropertyValue('--p')))",
-        )
-        assert sum(areas[0]) == pytest.approx(float(slider.input_value()), abs=0.01), "overlap and residual make p"
-        assert sum(map(sum, areas)) == pytest.approx(1, abs=0.01)
-        assert page.locator(".sd-scene-areas [data-area=drawn]").count() == 3
+def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(show: Show) -> None:
+    page = show("losslessness")
+    assert not serious(page)
+    slider = page.get_by_role("slider", name="p(cat)")
+    result = ".sd-exp-widget .sd-exp-result"
+    assert "0.70" in page.inner_text(result)
+    slider.focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowLeft")
+    assert "0.70" not in page.inner_text(result)
+    page.get_by_role("button", name="Draw 5,000 tokens").press("Enter")
+    page.wait_for_function(f"document.querySelector('{result}').textContent.includes('Of 5,000 drafts')")
+    areas = page.eval_on_selector_all(
+        ".sd-scene-areas p:has([data-area=kept])",
+        "all => all.map((one) => [...one.querySelectorAll('i')].map((i) => +i.style.getPropertyValue('--p')))",
+    )
+    assert sum(areas[0]) == pytest.approx(float(slider.input_value()), abs=0.01), "overlap and residual make p"
+    assert sum(map(sum, areas)) == pytest.approx(1, abs=0.01)
+    assert page.locator(".sd-scene-areas [data-area=drawn]").count() == 3
 
-        first, other, _ = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
-        page.get_by_label("Answer", exact=True).evaluate(  # and at once, before it is loaded, another question
-            "(select) => { select.selectedIndex = 1; select.dispatchEvent(new Event('change', { bubbles: true }));"
-            " document.querySelector('.sd-exp-questions button').click(); }"
-        )
-        page.wait_for_function(f"(stem) => {EXPLORE}.question.answers.recorded[stem]", arg=other)
-        for walk, stem in ((page.go_back, other), (page.go_back, first), (page.go_forward, other)):
-            walk()
-            page.wait_for_function(f"(stem) => {EXPLORE}.question.stem === stem && {EXPLORE}.question.answer", arg=stem)
-        page.wait_for_function("(stem) => location.search.includes(`answer=${stem}`)", arg=other)
-
-
-def test_an_engine_is_named_only_after_a_guess(browser: Any, address: str) -> None:
-    url = f"{address}?explore=losslessness&answer=losslessness.engines"
-    with visit(browser, url, size="1440x2200", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.question.answer?.facts.hidden && {DRAWN}")
-        facts = page.evaluate(f"{EXPLORE}.question.answer.facts")
-        panel = page.get_by_label("Which engine is broken?", exact=True)
-        assert panel.locator("output").inner_text() == "10"
-        shown = page.locator(".sd-cmp-full").inner_text()
-        assert not any(shows in shown for _, shows in facts["mistakes"].values())
-        runs = panel.get_by_role("slider", name="Runs of each engine")
-        runs.focus()
-        page.keyboard.press("End")
-        caught = panel.locator("tbody tr:has(td:nth-child(3):has-text('broken'))")
-        assert caught.count() == sum(after is not None for after in facts["found"].values())
-        hidden = facts["hidden"]["B"]
-        panel.get_by_label("Mistake of engine B").select_option(hidden)
-        page.wait_for_function("document.querySelector('.sd-exp-result').textContent.startsWith('1 of 1')")
-        assert panel.locator("tbody tr").nth(1).inner_text().count("✓") == 1
-        assert facts["mistakes"][hidden][1] in panel.locator("li").inner_text()
-        assert not serious(page) and not overflows(page)
+    first, other, _ = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
+    page.get_by_label("Answer", exact=True).evaluate(  # and at once, before it is loaded, another question
+        "(select) => { select.selectedIndex = 1; select.dispatchEvent(new Event('change', { bubbles: true }));"
+        " document.querySelector('.sd-exp-questions button').click(); }"
+    )
+    page.wait_for_function(f"(stem) => {EXPLORE}.question.answers.recorded[stem]", arg=other)
+    for walk, stem in ((page.go_back, other), (page.go_back, first), (page.go_forward, other)):
+        walk()
+        page.wait_for_function(f"(stem) => {EXPLORE}.question.stem === stem && {EXPLORE}.question.answer", arg=stem)
+    page.wait_for_function("(stem) => location.search.includes(`answer=${stem}`)", arg=other)
 
 
-def test_the_sandbox_has_a_slider_for_each_position_and_presets(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=what-it-takes", size="1440x2200", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.question.answer && {DRAWN}")
-        rows = page.evaluate(f"{EXPLORE}.question.answer.rows")
-        row = next(row for row in rows if row["method"] == "dflash")
-        page.get_by_label("Drafter to begin with").select_option(
-            f"Block diffusion (DFlash), measured {row['speedup']:.2f}×"
-        )
-        bars = page.locator(".sd-exp-bars input")
-        later = [float(bar.input_value()) for bar in bars.all()][1:]
-        assert later == pytest.approx(row["alpha_at"][1:], abs=0.00501)  # in steps of 0.01
-        result = page.locator(".sd-exp-widget .sd-exp-result")
-        assert result.inner_text().startswith(f"{row['tau']:.2f} tokens")
-        bars.first.focus()
-        page.keyboard.press("Home")  # the first position is never accepted, so nothing is
-        assert result.inner_text().startswith("1.00 tokens")
-        assert bars.first.evaluate("(bar) => bar === document.activeElement")
-        page.get_by_label("α of the positions").select_option("")
-        assert page.locator(".sd-exp-bars").is_hidden()
-        assert page.get_by_role("slider", name="α", exact=True).is_visible()
-        page.get_by_label("Drafter to begin with").select_option("masked diffusion, 8 steps")
-        assert page.get_by_role("slider", name="γ", exact=True).input_value() == "16"
-        page.get_by_label("Drafter to begin with").select_option(
-            f"Block diffusion (DFlash), measured {row['speedup']:.2f}×"
-        )
-        assert page.get_by_role("slider", name="γ", exact=True).input_value() == str(len(row["alpha_at"]))
-        people = page.get_by_role("slider", name="people served at once")
-        computed = page.locator("[aria-label^='Serving load'] .sd-exp-computed")
-        before = computed.inner_text()
-        people.focus()
-        people.press("End")
-        assert computed.inner_text() not in {"", before}
-        assert re.search(r"\d", page.inner_text(".sd-exp-run")), "the button says about how long it takes"
+def test_an_engine_is_named_only_after_a_guess(show: Show) -> None:
+    page = show("losslessness", "losslessness.engines")
+    facts = page.evaluate(f"{EXPLORE}.question.answer.facts")
+    panel = page.get_by_label("Which engine is broken?", exact=True)
+    assert panel.locator("output").inner_text() == "10"
+    shown = page.locator(".sd-cmp-full").inner_text()
+    assert not any(shows in shown for _, shows in facts["mistakes"].values())
+    runs = panel.get_by_role("slider", name="Runs of each engine")
+    runs.focus()
+    page.keyboard.press("End")
+    caught = panel.locator("tbody tr:has(td:nth-child(3):has-text('broken'))")
+    assert caught.count() == sum(after is not None for after in facts["found"].values())
+    hidden = facts["hidden"]["B"]
+    panel.get_by_label("Mistake of engine B").select_option(hidden)
+    page.wait_for_function("document.querySelector('.sd-exp-result').textContent.startsWith('1 of 1')")
+    assert panel.locator("tbody tr").nth(1).inner_text().count("✓") == 1
+    assert facts["mistakes"][hidden][1] in panel.locator("li").inner_text()
+    assert not serious(page) and not overflows(page)
+
+
+def test_the_sandbox_has_a_slider_for_each_position_and_presets(show: Show) -> None:
+    page = show("what-it-takes")
+    rows = page.evaluate(f"{EXPLORE}.question.answer.rows")
+    row = next(row for row in rows if row["method"] == "dflash")
+    page.get_by_label("Drafter to begin with").select_option(
+        f"Block diffusion (DFlash), measured {row['speedup']:.2f}×"
+    )
+    bars = page.locator(".sd-exp-bars input")
+    later = [float(bar.input_value()) for bar in bars.all()][1:]
+    assert later == pytest.approx(row["alpha_at"][1:], abs=0.00501)  # in steps of 0.01
+    result = page.locator(".sd-exp-widget .sd-exp-result")
+    assert result.inner_text().startswith(f"{row['tau']:.2f} tokens")
+    bars.first.focus()
+    page.keyboard.press("Home")  # the first position is never accepted, so nothing is
+    assert result.inner_text().startswith("1.00 tokens")
+    assert bars.first.evaluate("(bar) => bar === document.activeElement")
+    page.get_by_label("α of the positions").select_option("")
+    assert page.locator(".sd-exp-bars").is_hidden()
+    assert page.get_by_role("slider", name="α", exact=True).is_visible()
+    page.get_by_label("Drafter to begin with").select_option("masked diffusion, 8 steps")
+    assert page.get_by_role("slider", name="γ", exact=True).input_value() == "16"
+    page.get_by_label("Drafter to begin with").select_option(
+        f"Block diffusion (DFlash), measured {row['speedup']:.2f}×"
+    )
+    assert page.get_by_role("slider", name="γ", exact=True).input_value() == str(len(row["alpha_at"]))
+    people = page.get_by_role("slider", name="people served at once")
+    computed = page.locator("[aria-label^='Serving load'] .sd-exp-computed")
+    before = computed.inner_text()
+    people.focus()
+    people.press("End")
+    assert computed.inner_text() not in {"", before}
+    assert re.search(r"\d", page.inner_text(".sd-exp-run")), "the button says about how long it takes"
 
 
 def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
@@ -303,109 +326,104 @@ ASKED = [name for name, kind in EXPLORATIONS.items() if kind.tab == "explore"]
 @pytest.mark.parametrize(
     "names", [pytest.param(["text"], id="one"), pytest.param(ASKED, id="all", marks=pytest.mark.slow)]
 )
-def test_recorded_answers_are_shown_whole(browser: Any, address: str, names: list[str]) -> None:
-    first = f"{address}?explore={names[0]}"
-    with (
-        visit(browser, first, size="1440x2600", until=THERE) as desktop,
-        visit(browser, first, size="phone", dark=True, until=THERE) as phone,
-    ):
-        for name in names:
-            for page, done in (
-                (desktop, f"{EXPLORE}.question.answer && {DRAWN}"),
-                (phone, f"{EXPLORE}.question.answer"),
-            ):
-                page.evaluate(f"{EXPLORE}.showQuestion('{name}')")
-                page.wait_for_function(done)
-                assert not serious(page)
-            assert not overflows(phone)
-            assert desktop.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
-            rows = desktop.evaluate(f"{EXPLORE}.question.answer.rows.length")
-            desktop.locator(".sd-exp-numbers").evaluate("(details) => (details.open = true)")
-            desktop.wait_for_function(  # the table is drawn when the browser says that it was opened
-                "(rows) => document.querySelectorAll('.sd-exp-numbers tbody tr').length === rows", arg=rows
-            )
-            titles = desktop.eval_on_selector_all(".sd-exp-numbers th", "(all) => all.map((one) => one.title)")
-            assert all(titles), "every column is explained"
-
-
-def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=window-map", size="1440x2600", until=THERE) as page:
-        page.wait_for_function(f"{EXPLORE}.question.answer")
-        block = page.locator(".sd-exp-computed .sd-scene span")
-        block.first.wait_for()
-        slider = page.get_by_role("slider", name="γ", exact=True)
-        slider.focus()
-        slider.press("Home")
-        assert "γ 1" in page.inner_text(".sd-exp-computed")
-        assert block.and_(page.locator("[data-is=untested]")).count() == block.count() - 1
-        page.click(".sd-exp-rest > summary")
-        page.wait_for_function(DRAWN)
+def test_recorded_answers_are_shown_whole(show: Show, names: list[str]) -> None:
+    """In both themes, and on a phone."""
+    for name in names:
+        page = show(name)
         assert not serious(page)
-        titles = page.locator(".sd-plot .sd-axis-sym")
-        stops = page.eval_on_selector_all(
-            ".sd-cmp-charts [data-symbol][tabindex]", "(all) => all.map((one) => one.dataset.symbol)"
-        )
-        assert titles.count() > 4 and {"T", "γ"} <= set(stops), "each symbol is a stop of the Tab key"
-        assert len(stops) == len(set(stops)), "and not twice"
-        page.locator(".sd-plot .sd-axis-sym[data-symbol=T]").last.hover()
-        assert page.inner_text("#sd-tip").startswith("T: ")
-        page.locator(".sd-cmp-charts [data-symbol=T][tabindex]").focus()
-        assert page.inner_text("#sd-tip").startswith("T: ")
-        race = page.evaluate(f"{EXPLORE}.question.answer.rows.find((row) => row.speedup).race")
-        page.evaluate(
-            f"{EXPLORE}.question.answer.origin.date = ''; {EXPLORE}.draw()"
-        )  # as while its first cell is measured
-        page.wait_for_selector("[data-figure=measured].js-plotly-plot")
-        cell = f"""document.querySelector('[data-figure=measured]').emit(
-            'plotly_click', {{ points: [{{ customdata: [{race!r}], data: {{ type: 'heatmap' }} }}] }})"""
-        page.evaluate(cell)
-        listed = page.locator(".sd-exp-races")
-        listed.get_by_role("button", name="Back to the chart").click()
-        assert listed.count() == 0 and page.locator("[data-figure=measured]").is_visible()
-        page.evaluate(cell)
-        listed.wait_for()
-        assert page.locator("[data-figure=measured]").is_hidden()
-        listed.locator("li button").first.click()
-        page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.join() === 'vanilla,drafted'")
-
-
-def test_a_rejection_is_sent_another_way(browser: Any, address: str) -> None:
-    with visit(browser, f"{address}?explore=side-by-side&answer=side-by-side", size="1440x2600", until=THERE) as page:
-        page.wait_for_selector(".sd-track-column")
-        page.wait_for_function(DRAWN)
         assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
-        rows = page.evaluate(f"{EXPLORE}.question.answer.rows")
-        rejected = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["rejected"] is not None]
-        there = page.eval_on_selector_all(".sd-track-column button", "(all) => all.map((one) => one.dataset.key)")
-        assert sorted(there) == sorted(rejected)
-        assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.question.answer.choice.tokens")
-        for key in ("b/2", "a/2"):
-            page.click(f'.sd-track-column [data-key="{key}"]')
-            page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
-            assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
-        assert re.match(r"A\b\D*3\b\D*\d+", page.inner_text(".sd-exp .sd-inspector h3")), "run, round and position"
-        assert page.locator(".sd-exp .sd-inspector .sd-pq-row").count() > 4
-        assert not serious(page, ".sd-exp .sd-inspector")
-        take = page.locator(".sd-take").nth(1)
-        token = take.get_attribute("data-take")
-        take.click()
-        page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE}")
-        found = page.evaluate(f"{LIVE}['side-by-side']")
-        assert (found["choice"]["branch"], found["choice"]["round"]) == ("a", 3)
-        assert found["choice"]["take"] == found["facts"]["branch"]["take"] == int(token)
-        assert f"take={token}" in page.evaluate("location.search")
-        page.wait_for_selector(".sd-track-forced")
-        assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
-        assert "is not a sample from the target’s distribution" in page.text_content(".sd-cmp-full")
-        assert page.locator('[data-key^="what if/"]').count() == sum(
-            row["run"] == "what if" and row["rejected"] is not None for row in found["rows"]
+        rows = page.evaluate(f"{EXPLORE}.question.answer.rows.length")
+        page.locator(".sd-exp-numbers").evaluate("(details) => (details.open = true)")
+        page.wait_for_function(  # the table is drawn when the browser says that it was opened
+            "(rows) => document.querySelectorAll('.sd-exp-numbers tbody tr').length === rows", arg=rows
         )
-        page.get_by_role("button", name="Open both in the player").click()
-        page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.join() === 'a,b'")
-        open_tab(page, "explore")
-        page.set_viewport_size({"width": 390, "height": 844})
-        assert not overflows(page)
+        titles = page.eval_on_selector_all(".sd-exp-numbers th", "(all) => all.map((one) => one.title)")
+        assert all(titles), "every column is explained"
+        page.locator(".sd-exp-numbers").evaluate("(details) => (details.open = false)")
+        resize(page, "phone")
+        page.click("#sd-theme")
+        page.wait_for_function("document.body.classList.contains('dark')")
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")  # figures follow
         assert not serious(page)
+        page.click("#sd-theme")
+
+
+def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(show: Show) -> None:
+    page = show("window-map")
+    block = page.locator(".sd-exp-computed .sd-scene span")
+    block.first.wait_for()
+    slider = page.get_by_role("slider", name="γ", exact=True)
+    slider.focus()
+    slider.press("Home")
+    assert "γ 1" in page.inner_text(".sd-exp-computed")
+    assert block.and_(page.locator("[data-is=untested]")).count() == block.count() - 1
+    page.click(".sd-exp-rest > summary")
+    page.wait_for_function(DRAWN)
+    assert not serious(page)
+    titles = page.locator(".sd-plot .sd-axis-sym")
+    stops = page.eval_on_selector_all(
+        ".sd-cmp-charts [data-symbol][tabindex]", "(all) => all.map((one) => one.dataset.symbol)"
+    )
+    assert titles.count() > 4 and {"T", "γ"} <= set(stops), "each symbol is a stop of the Tab key"
+    assert len(stops) == len(set(stops)), "and not twice"
+    page.locator(".sd-plot .sd-axis-sym[data-symbol=T]").last.hover()
+    assert page.inner_text("#sd-tip").startswith("T: ")
+    page.locator(".sd-cmp-charts [data-symbol=T][tabindex]").focus()
+    assert page.inner_text("#sd-tip").startswith("T: ")
+    race = page.evaluate(f"{EXPLORE}.question.answer.rows.find((row) => row.speedup).race")
+    page.evaluate(
+        f"{EXPLORE}.question.answer.origin.date = ''; {EXPLORE}.draw()"
+    )  # as while its first cell is measured
+    page.wait_for_selector("[data-figure=measured].js-plotly-plot")
+    cell = f"""document.querySelector('[data-figure=measured]').emit(
+        'plotly_click', {{ points: [{{ customdata: [{race!r}], data: {{ type: 'heatmap' }} }}] }})"""
+    page.evaluate(cell)
+    listed = page.locator(".sd-exp-races")
+    listed.get_by_role("button", name="Back to the chart").click()
+    assert listed.count() == 0 and page.locator("[data-figure=measured]").is_visible()
+    page.evaluate(cell)
+    listed.wait_for()
+    assert page.locator("[data-figure=measured]").is_hidden()
+    listed.locator("li button").first.click()
+    page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.join() === 'vanilla,drafted'")
+
+
+def test_a_rejection_is_sent_another_way(show: Show) -> None:
+    page = show("side-by-side", "side-by-side")
+    page.wait_for_selector(".sd-track-column")
+    assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
+    rows = page.evaluate(f"{EXPLORE}.question.answer.rows")
+    rejected = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["rejected"] is not None]
+    there = page.eval_on_selector_all(".sd-track-column button", "(all) => all.map((one) => one.dataset.key)")
+    assert sorted(there) == sorted(rejected)
+    assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.question.answer.choice.tokens")
+    for key in ("b/2", "a/2"):
+        page.click(f'.sd-track-column [data-key="{key}"]')
+        page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
+        assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
+    assert re.match(r"A\b\D*3\b\D*\d+", page.inner_text(".sd-exp .sd-inspector h3")), "run, round and position"
+    assert page.locator(".sd-exp .sd-inspector .sd-pq-row").count() > 4
+    assert not serious(page, ".sd-exp .sd-inspector")
+    take = page.locator(".sd-take").nth(1)
+    token = take.get_attribute("data-take")
+    take.click()
+    page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE}")
+    found = page.evaluate(f"{LIVE}['side-by-side']")
+    assert (found["choice"]["branch"], found["choice"]["round"]) == ("a", 3)
+    assert found["choice"]["take"] == found["facts"]["branch"]["take"] == int(token)
+    assert f"take={token}" in page.evaluate("location.search")
+    page.wait_for_selector(".sd-track-forced")
+    assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
+    assert "is not a sample from the target’s distribution" in page.text_content(".sd-cmp-full")
+    assert page.locator('[data-key^="what if/"]').count() == sum(
+        row["run"] == "what if" and row["rejected"] is not None for row in found["rows"]
+    )
+    page.get_by_role("button", name="Open both in the player").click()
+    page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.join() === 'a,b'")
+    open_tab(page, "explore")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert not overflows(page)
+    assert not serious(page)
 
 
 SHOWN = f"""JSON.stringify((() => {{

@@ -62,7 +62,8 @@ def written_once(
     engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], stopped: Any, write: Any = doctor._write
 ) -> doctor._Text:
     """A text of the target, written once for all tests: that takes most of their time."""
-    key, size = (engine.target.model, tuple(ids)), len(ids) + tokens
+    norms = sum(float(one.sum()) for one in engine.target.model.parameters() if one.ndim == 1)
+    key, size = (engine.pair.spec.target, norms, tuple(ids)), len(ids) + tokens
     if key not in WRITTEN or len(WRITTEN[key].ids) < size:
         WRITTEN[key] = write(engine, ids, tokens, range(engine.target.model.config.num_hidden_layers), stopped)
     text = WRITTEN[key]
@@ -251,7 +252,7 @@ def test_a_target_other_than_the_drafters_is_named(monkeypatch: pytest.MonkeyPat
             if "norm" in name:
                 weight.mul_(torch.linspace(0, 2, len(weight)))
     monkeypatch.setattr(doctor, "EVERY", 3)
-    final = examined(tuned, "block", trained_for=EMBEDDED.target)
+    final = examined(tuned, "block", trained_for=EMBEDDED.target, tokens=24)
     assert final.facts["suspect"] == "target", final.facts["findings"]
     assert 0.1 < final.facts["agreement"] < 0.98 and "%" in final.facts["findings"][0]
 
@@ -264,7 +265,7 @@ def test_a_quantised_target_is_compared_by_the_drafters_own_tables(tmp_path: Pat
     weights = drafter / "model.safetensors"
     tables = dict(zip(COPIES, read_tables(Path(EMBEDDED.target)), strict=True))
     save_file({name: one.contiguous().clone() for name, one in {**load_file(weights), **tables}.items()}, weights)
-    final = examined(lab.load(target=str(file), drafter=str(drafter)), "block")
+    final = examined(lab.load(target=str(file), drafter=str(drafter)), "block", tokens=24)
     rows = {row["change"]: row for row in final.rows if row["declaration"] == "tables"}
     assert [*rows] == ["the target’s embedding", "the target’s output head"]
     said = " ".join(final.facts["findings"])
@@ -274,7 +275,7 @@ def test_a_quantised_target_is_compared_by_the_drafters_own_tables(tmp_path: Pat
 
 
 def test_a_temperature_that_costs_tokens_is_named(engine: Engine) -> None:
-    final = examined(engine, "block", temperature=1.5)
+    final = examined(engine, "block", temperature=1.5, tokens=24)
     assert final.facts["suspect"] == "temperature" and "At temperature 1.5" in final.facts["findings"][0]
 
 
@@ -297,7 +298,6 @@ def test_a_round_that_is_too_dear_is_named(engine: Engine, monkeypatch: pytest.M
             self.rollback(1, ())
         return forward(self, ids, *others)
 
-    final = examined(engine, "block", gamma=8)  # writes the texts
     monkeypatch.setattr(NetworkSession, "forward", row_by_row)
     final = examined(engine, "block", gamma=8)
     assert (final.facts["verdict"], final.facts["suspect"]) == ("right", "cost of a round"), final.facts["findings"]
