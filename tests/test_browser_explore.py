@@ -68,8 +68,12 @@ def show(loaded: Any) -> Show:
         stem = stem or loaded.evaluate(f"{EXPLORE}.question.answers.fileOf('{name}')")
         loaded.evaluate(f"(place) => {EXPLORE}.restore(place)", {"name": name, "source": "recorded", "stem": stem})
         loaded.wait_for_function(
-            f"(stem) => {EXPLORE}.question.answer === {EXPLORE}.question.answers.recorded[stem] && {DRAWN}", arg=stem
+            f"(stem) => {{ const {{ answer, answers }} = {EXPLORE}.question;"
+            " return answer && answer === answers.recorded[stem]; }",
+            arg=stem,
         )
+        loaded.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        loaded.wait_for_function(DRAWN)
         return loaded
 
     return shown
@@ -343,6 +347,7 @@ def test_recorded_answers_are_shown_whole(show: Show, names: list[str]) -> None:
         resize(page, "phone")
         page.click("#sd-theme")
         page.wait_for_function("document.body.classList.contains('dark')")
+        page.wait_for_function("!document.getAnimations().some((one) => one instanceof CSSTransition)")
         page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")  # figures follow
         assert not serious(page)
         page.click("#sd-theme")

@@ -72,8 +72,8 @@ def test_the_ten_lines_for_a_researcher_run(tmp_path: Path) -> None:
     script = "".join(blocks("docs/research.md", "python")).replace("--hours 8", small)
     training = re.search(r"^main\(.*$", script, re.MULTILINE)
     assert training is not None and len(script.splitlines()) < 50
-    made = f"from specdiff_core.cli import main\n{training[0].replace('--out mine', '--out drafter')}\n"
-    (tmp_path / "lines.py").write_text(made + script)
+    first = f"from specdiff_core.cli import main\nimport shutil\n{training[0]}\nshutil.copytree('mine', 'drafter')\n"
+    (tmp_path / "lines.py").write_text(first + script.replace(training[0], ""))
     printed = python("lines.py", path=ROOT, home=tmp_path)
     for part in ("same_text_as_vanilla", "conditional", "speedup", "To confirm|declared|too few"):
         assert re.search(part, printed), printed

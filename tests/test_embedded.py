@@ -234,10 +234,10 @@ def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -
 # Races, and what comes before the first.
 
 LANES = {
-    "vanilla": DecodeConfig(drafter="none", max_new_tokens=20),
-    "block": DecodeConfig(drafter="block", gamma=8, max_new_tokens=20),
-    "markov_tree": DecodeConfig(drafter="block_markov", gamma=5, tree_nodes=12, max_new_tokens=20),
-    "specdiff": DecodeConfig(drafter="mdlm", gamma=4, steps=2, temperature=0.8, seed=3, max_new_tokens=20),
+    "vanilla": DecodeConfig(drafter="none", max_new_tokens=12),
+    "block": DecodeConfig(drafter="block", gamma=8, max_new_tokens=12),
+    "markov_tree": DecodeConfig(drafter="block_markov", gamma=5, tree_nodes=12, max_new_tokens=12),
+    "specdiff": DecodeConfig(drafter="mdlm", gamma=4, steps=2, temperature=0.8, seed=3, max_new_tokens=12),
 }
 TIMES = {"span", "at", "seconds", "seconds_by", "started_at", "waited_seconds", "peak_bytes"}
 
@@ -245,7 +245,7 @@ TIMES = {"span", "at", "seconds", "seconds_by", "started_at", "waited_seconds", 
 def test_a_run_that_goes_on_behind_anothers_ids_has_its_numbers() -> None:
     """Bit for bit, where passes of all widths have the same bits: also in bf16, whose wide passes round differently."""
     engine = Engine(load_pair(EMBEDDED, choose_placement("cpu", "bf16")))
-    config = DecodeConfig(drafter="block", gamma=6, max_new_tokens=64)
+    config = DecodeConfig(drafter="block", gamma=6, max_new_tokens=32)
     prompt = "User: Hi, I would like to book a table for four people tonight.\nAssistant:"
     run = list(engine.decode(prompt, config))
     scores, written = ([one for one in run if isinstance(one, kind)] for kind in (TargetScored, Committed))

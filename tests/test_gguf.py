@@ -515,6 +515,7 @@ def test_smollm2s_logits_are_transformers(smollm2: Any, reference: Any, real_cac
 
 
 @real
+@pytest.mark.slow
 def test_smollm2s_tokens_are_those_of_transformers(real_cache: None) -> None:
     """Its own conversion does not split digits, so texts without them are compared."""
     assert REAL is not None
