@@ -117,16 +117,6 @@ def count_values(page: Any) -> None:
     page.validate_inputs = check
 
 
-def pass_unchecked(*kinds: Any) -> None:
-    """Let widgets of these classes pass on what they were given: ``DecodeConfig`` judges it, and a person gets a card.
-
-    Set on the classes: when an event updates a widget, Gradio makes another instance for that visitor.
-    """
-    for kind in kinds:
-        if not hasattr(kind.preprocess, "__wrapped__"):
-            kind.preprocess = functools.wraps(kind.preprocess)(lambda self, payload: payload)
-
-
 def input_schemas(added: Any, answer: type) -> list[dict[str, Any]]:
     """The JSON schemas of the parameters of an endpoint that ``gr.api`` added; a parameter that may be null has that
     of its values. Type hints can't express the range of a number, nor the ``answer`` of a generator, which is set."""

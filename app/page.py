@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,18 @@ from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
 from specdiff_core.schema.palette import ROLES
-from specdiff_core.schema.settings import SETTINGS, DecodeConfig
-from specdiff_core.schema.wording import PROGRAM
+from specdiff_core.schema.settings import DecodeConfig
 
 from . import controls, endpoints, own_pairs, scripts
 from .content import lessons, workshop
-from .content.examples import PRESETS, preset_indices
-from .content.html import element, json_for_script
+from .content.html import json_for_script
 from .content.predictions import predictions, typical
 from .content.symbols import glossary
-from .controls import NO_STEPS, QUIET, UNLIMITED, Controls
+from .controls import NO_STEPS, QUIET, UNLIMITED
 from .first_load import PLOTLY, STATIC
 from .run import job
 from .run import race as running
-from .run.engines import Engines, Factory, Fetch, unavailable
+from .run.engines import Engines, Factory, Fetch, Progress
 from .run.exploration import exploring
 from .tabs import explore, live, race
 
@@ -48,7 +45,7 @@ FONTS = {
 }
 """Font files of the page -> the characters that each covers. STIX Two Math, cut to the letters of formulas, sets
 MathML: without a mathematical font, fractions and sums depend on the visitor's system."""
-TEMPLATE = '<div class="sd" role="region" aria-label="Race player"></div>'
+TEMPLATE = '<div class="sd" role="region" aria-label="NAME"></div>'
 STAGE = "live-stage"
 """The element above Live's controls that its player draws the stage into."""
 EMPTY = {
@@ -57,6 +54,10 @@ EMPTY = {
     "prompt with the same target model, all at once and on one clock.",
 }
 MISSING = "This part of the page wasn’t loaded. Reload the page."
+MODEL = """watch('value', () => dispatchEvent(new CustomEvent('specdiff:model', {
+  detail: { tab: TAB, ...JSON.parse(props.value) },
+})));"""
+"""JavaScript of a form's element: passes on messages about its model."""
 TABS = {live.TAB: live, race.TAB: race}
 
 
@@ -110,7 +111,8 @@ def _recording(folder: Path, name: str, entry: dict[str, Any], address: Callable
 
 def mount(script: str, options: dict[str, Any]) -> str:
     """JavaScript that a component runs when it appears: import a module and mount it once. The module starts
-    events of the component with ``trigger``, by Gradio's names for them: submit (run), stop, apply, retry, end."""
+    events of the component with ``trigger``, by Gradio's names for them: submit (run), stop, apply (get a model), clear
+    (stop that), retry, end."""
     values = json_for_script({"plotly": PLOTLY.name, "symbols": glossary(), **options})
     gradio = "{ props, watch, trigger, server }"
     mounted = f"import('sd/{script}').then((module) => module.mount(element, {gradio}, {values}))"
@@ -160,26 +162,30 @@ def build(
             upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
             share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
             theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
-        by_tab: dict[str, Controls] = {}
         players: dict[str, Any] = {}
+        forms: dict[str, Any] = {}
+
+        def part(name: str, place: str, **more: Any) -> gr.HTML:
+            """An element that a script draws into."""
+            template = TEMPLATE.replace("NAME", name)
+            return gr.HTML("", html_template=template, apply_default_css=False, elem_id=place, **more)
+
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
-                with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]) as panel:
+                with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]):
                     if tab == live.TAB:
-                        template = TEMPLATE.replace("Race player", "Stage")
-                        gr.HTML("", html_template=template, apply_default_css=False, elem_id=STAGE)
-                    by_tab[tab] = form = TABS[tab].build()
-                    panel.select(
-                        controls.model_updates, form.settings["pair"], form.model, **QUIET
-                    )  # fetched elsewhere
-                    players[tab] = gr.HTML(
-                        "",
-                        html_template=TEMPLATE,
-                        js_on_load=mount("app.js", player_options(tab, recordings(folder))),
-                        apply_default_css=False,
-                        elem_id=f"{tab}-player",
+                        part("Stage", STAGE)
+                    script = MODEL.replace("TAB", json.dumps(tab))
+                    forms[tab] = part(
+                        "Prompt and settings", f"{tab}-controls", js_on_load=script, elem_classes=["sd-player"]
+                    )
+                    options = player_options(tab, recordings(folder)) | {"form": TABS[tab].form()}
+                    players[tab] = part(
+                        "Race player",
+                        f"{tab}-player",
+                        js_on_load=mount("app.js", options),
                         elem_classes=["sd-player"],
-                        server_functions=[controls.settings_of(TABS[tab].from_query)],
+                        server_functions=[controls.checking(TABS[tab].plan), controls.offered],
                     )
             for tab, folder in recorded.items():
                 with gr.Tab(tab.capitalize(), id=tab):
@@ -192,27 +198,18 @@ def build(
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(lessons.api(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
-        for tab, form in by_tab.items():
-            run, stop = _runs(decode, form)
-            controls.wire(form, run, stop, players[tab])
-            page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
-            pair = form.settings["pair"]
-            form.drawer.expand(pairs_here, pair, [pair, form.missing], **QUIET)
-            _fetch_model(decoders, form)
+        for tab, player in players.items():
+            _run(decode, tab, player, page)
+            _fetch_model(decoders, tab, player, forms[tab])
         _redraft(decode, players[live.TAB])
-        pairs = [form.settings["pair"] for form in by_tab.values()]
-        lists = [part for form in by_tab.values() for part in (form.settings["pair"], form.missing)]
-        page.load(lambda *chosen: [part for name in chosen for part in pairs_here(name)], pairs, lists, **QUIET)
 
         def doing() -> Iterator[list[str]]:
             """Messages about background loading, for the tabs with models."""
             for message in getattr(decoders, "doing", tuple)():
-                yield [element("p", text=f"In the background: {message}")] * len(TABS)
-            yield [""] * len(TABS)
+                yield [json.dumps({"message": f"In the background: {message}"})] * len(TABS)
+            yield [json.dumps({"finished": True})] * len(TABS)
 
-        loaded = page.load(doing, None, [form.model[1] for form in by_tab.values()], **UNLIMITED)
-        for form in by_tab.values():
-            loaded.then(controls.model_updates, form.settings["pair"], form.model, **QUIET)
+        page.load(doing, None, [*forms.values()], **UNLIMITED)
         upload.upload(
             show_file,
             upload,
@@ -224,13 +221,7 @@ def build(
         share.click(None, None, None, js=scripts.SHARE)
         theme.click(None, None, None, js=scripts.THEME)
 
-        def opened(request: gr.Request) -> dict[Any, Any]:
-            return from_link(by_tab, players, tabs, of_moment(dict(request.query_params), traces))
-
-        filled = [component for form in by_tab.values() for component in form.inputs]
-        link = page.load(opened, None, [*filled, by_tab["live"].method, *players.values(), tabs], **QUIET)
-        for form in by_tab.values():
-            link.then(None, form.inputs, None, js=scripts.controls(form.tab, [*form.fields]), **QUIET)
+        page.load(opened, None, tabs, **QUIET)
     return page
 
 
@@ -243,23 +234,27 @@ def _job_name(request: gr.Request, tab: str) -> str:
     return f"{request.session_hash}/{tab}" if request.session_hash else ""
 
 
-def _fetch_model(decoders: Factory, form: Controls) -> None:
-    """Wire the buttons beside a model, which fetch its file and stop that."""
-    pair, (*_, get, stop), tab = form.settings["pair"], form.model, f"{form.tab}/model"
-    load = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
+def _fetch_model(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) -> None:
+    """Wire the events that fetch a model, a pair's or a visitor's own, and stop that. Their frames go to the form."""
+    name = f"{tab}/model"
+    get = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
 
-    def fetch(pair: str, request: gr.Request) -> Iterator[list[Any]]:
-        for words in job.stream(lambda run: Fetch(partial(load, pair), run), JOBS, _job_name(request, tab)):
-            frame = json.loads(words)
-            failed = frame.get("card")
-            message = f"{failed['message']} {failed['hint']}" if failed else frame.get("message", "")
-            yield controls.model_updates(pair, message, fetching="finished" not in frame)
+    def fetch(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
+        pair, own = str(getattr(asked, "pair", "")), getattr(asked, "own", None)
+
+        def load(progress: Progress) -> str:
+            if isinstance(own, Mapping):
+                return live.choose_own(own, progress)
+            get(pair, progress)
+            return pair
+
+        yield from job.stream(lambda run: Fetch(load, run), JOBS, _job_name(request, name))
 
     def halt(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, tab), 0)
+        JOBS.stop(_job_name(request, name), 0)
 
-    get.click(fetch, pair, form.model, trigger_mode="multiple", **UNLIMITED)
-    stop.click(halt, None, None, **QUIET)
+    player.apply(fetch, None, form, trigger_mode="multiple", **UNLIMITED)
+    player.clear(halt, None, None, **QUIET)
 
 
 def _redraft(decode: running.Decode, player: Any) -> None:
@@ -282,30 +277,31 @@ def _redraft(decode: running.Decode, player: Any) -> None:
     player.end(stop, None, None, **QUIET)
 
 
-def _runs(decode: running.Decode, form: Controls) -> tuple[Callable[..., Iterator[str]], Callable[..., None]]:
-    """The functions that start and stop a tab's race."""
+def _run(decode: running.Decode, tab: str, player: gr.HTML, page: gr.Blocks) -> None:
+    """Wire the events that start and stop a tab's race."""
 
-    def run(request: gr.Request, prompt: str, *values: Any) -> Iterator[str]:
-        *settings, threads = values
-        named = dict(zip(form.settings, settings, strict=True))
-
+    def run(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
         def make(run: str) -> running.Race:
-            plan, servers = TABS[form.tab].plan(named), running.SERVERS if form.tab == race.TAB else {}
+            values = controls.sent(getattr(asked, "request", None))
+            prompt, threads = values.pop("prompt", None), values.pop("threads", None)
+            plan, servers = TABS[tab].plan(values), running.SERVERS if tab == race.TAB else {}
             ask = running.Ask(
                 prompt=controls.check_prompt(prompt),
                 plan=plan | dict.fromkeys(servers, plan[BASELINE]),
                 run=run,
-                threads=1 if threads == "1" else own_pairs.threads(),
+                threads=1 if threads == 1 else own_pairs.threads(),
                 servers=servers,
             )
             return running.Race(decode, ask, request.session_hash or "")
 
-        yield from job.stream(make, JOBS, _job_name(request, form.tab))
+        yield from job.stream(make, JOBS, _job_name(request, tab))
 
     def stop(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, form.tab), running.LAST_FRAME)
+        JOBS.stop(_job_name(request, tab), running.LAST_FRAME)
 
-    return run, stop
+    controls.start_job(player.submit, run, player, tab)
+    player.stop(stop, None, None, **QUIET)
+    page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
 
 
 def show_file(path: str | None, request: gr.Request) -> list[Any]:
@@ -316,59 +312,15 @@ def show_file(path: str | None, request: gr.Request) -> list[Any]:
     return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]
 
 
-def from_link(
-    by_tab: Mapping[str, Controls], players: Mapping[str, gr.HTML], tabs: gr.Tabs, query: dict[str, str]
-) -> dict[Any, Any]:
-    """Updates from a link's query, by component: the controls of its tab, Live's preset, an error
-    card, and the tab to open. A link to Live that sets nothing but the pair gets that pair's first
-    preset. An invalid link only sets the prompt and shows a card."""
-    tab = race.TAB if "methods" in query else live.TAB
-    opened = query.get("open") or ("learn" if "lesson" in query else explore.TAB if "explore" in query else "")
-    opened = opened or query.get("tab", "")
-    if opened not in {*explore.RECORDED, *by_tab, "learn", "api"}:
-        opened = tab
-    updates: dict[Any, Any] = {tabs: gr.Tabs(selected=opened) if opened != live.TAB else gr.skip()}
-    form = by_tab[tab]
-    named = SETTINGS.keys() & query.keys()
-    if tab == live.TAB and named == {"pair"} and query["pair"] in PAIRS:
-        query = {**controls.preset_values(PRESETS[preset_indices(query["pair"])[0]]), **query}
-    try:  # JavaScript reads a link to Explore
-        values = {} if "explore" in query else TABS[tab].from_query(query)
-        updates |= form.fill(values)
-        if tab == live.TAB and values.keys() > {"prompt"}:
-            updates[form.method] = _preset_update(values)
-    except Exception as error:  # shown as a card, logged by content/error_cards.py
-        updates[players[tab]] = job.refusal(error)
-        updates[form.prompt] = query.get("prompt") or gr.skip()
-    return updates
+def opened(request: gr.Request) -> Any:
+    """The update that opens the tab of a link. The tab's script reads the rest."""
+    tab = linked_tab(request.query_params)
+    return gr.Tabs(selected=tab) if tab != live.TAB else gr.skip()
 
 
-def of_moment(query: dict[str, str], folder: Path) -> dict[str, str]:
-    """A link to a moment of a recording gets the recording's settings, so that controls and player
-    agree. Settings in a lesson's link take precedence."""
-    lesson = {"lesson": query["lesson"]} if "lesson" in query else {}
-    if "trace" not in query or (lesson and query.keys() & {"prompt", *SETTINGS}):
-        return query
-    within = folder / race.TAB if query.get("tab") == race.TAB else folder
-    matches = [recording for recording in recordings(within) if recording["url"].endswith("/" + query["trace"])]
-    values = {name: str(value) for name, value in matches[0]["settings"].items() if value != ""} if matches else {}
-    return {**values, **lesson}
-
-
-def _preset_update(chosen: Mapping[str, Any]) -> Any:
-    """The presets of a pair, with the one that matches the settings selected, if any."""
-    pair = chosen["pair"]
-    fitting = (
-        index for index in preset_indices(pair) if controls.preset_values(PRESETS[index]).items() <= chosen.items()
-    )
-    value = str(next(fitting, controls.CUSTOM))
-    return gr.update(choices=controls.preset_choices(pair), value=value)
-
-
-def pairs_here(chosen: str, look: Callable[[], dict[str, str]] = unavailable) -> tuple[Any, str]:
-    """The update of the pair list, and a line that says how many pairs are missing; ``pairs`` says why."""
-    missing = {name: reason for name, reason in look().items() if name != chosen}
-    command = element("code", text=f"{PROGRAM} pairs")
-    words = f"{figures.plural(len(missing), 'more pair')} can’t run on this machine; this command says why: "
-    update = gr.update(choices=controls.pair_choices(missing, chosen))
-    return update, element("p", command, text=words, class_="sd-pairs") if missing else ""
+def linked_tab(query: Mapping[str, str]) -> str:
+    """The tab that a link's query opens."""
+    tab = query.get("open") or ("learn" if "lesson" in query else explore.TAB if "explore" in query else "")
+    tab = tab or query.get("tab", "")
+    known = {*TABS, *explore.RECORDED, "learn", "api"}
+    return tab if tab in known else race.TAB if "methods" in query else live.TAB

@@ -2,8 +2,8 @@
 
 For each pair with examples. Live: its first preset on every example, and every other preset and
 method on the first. Race: what its tab opens with, on every example of the embedded pair and the
-first two of others. An index beside the files holds the controls' values for each recording, so
-that controls and recording agree.
+first two of others. An index beside the files holds the form's values for each recording, so
+that form and recording agree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from app.content.examples import EXAMPLES, PRESETS, Example, Preset, preset_indices
-from app.controls import widget_values
 from app.page import BLOCKS, INDEX, TRACES
 from app.run.engines import load_engine
 from app.tabs import live, race
@@ -41,7 +40,7 @@ LaneEvents = dict[str, Sequence[Event]]
 
 
 class Recording(NamedTuple):
-    """A race to record: its file, its title, and the controls' values."""
+    """A race to record: its file, its title, and the form's values."""
 
     file: Path
     title: str
@@ -66,7 +65,7 @@ def recordings(folder: Path) -> Iterator[Recording]:
                 configs.append(preset.config)
                 yield _live(folder, examples[0], preset)
         for example in examples if pair == "embedded" else examples[:2]:  # an export holds them all
-            defaults = widget_values(DecodeConfig(pair=pair))
+            defaults = DecodeConfig(pair=pair).to_dict()
             values = {"prompt": example.prompt, "methods": list(race.DEFAULT[pair])}
             values |= {name: defaults[name] for name in race.SETTINGS}
             file = folder / race.TAB / _named(pair, example.flavour)
@@ -75,7 +74,7 @@ def recordings(folder: Path) -> Iterator[Recording]:
 
 def _live(folder: Path, example: Example, preset: Preset) -> Recording:
     config = preset.config
-    values = {"prompt": example.prompt, **widget_values(config)}
+    values = {"prompt": example.prompt, **config.to_dict()}
     file = folder / _named(config.pair, f"{example.flavour} {preset.slug or preset.label}")
     return Recording(file, f"{_title(config.pair, example)}: {preset.label}", values)
 

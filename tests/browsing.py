@@ -181,22 +181,22 @@ def open_tab(page: Any, tab: str) -> None:
 
 
 def open_drawer(page: Any, tab: str) -> None:
-    """Open all settings of a tab, unless they are: what is in a closed drawer does not exist."""
-    if not page.locator(f"#{tab}-seed").count():
-        page.click(f"#{tab}-drawer > button")
-    page.wait_for_selector(f"#{tab}-seed input")
+    """Open all settings of a tab, unless they are."""
+    if not page.locator(f"#{tab}-seed").is_visible():
+        page.click(f"#{tab}-drawer > summary")
+    page.wait_for_selector(f"#{tab}-seed")
 
 
 def number(page: Any, tab: str, name: str, value: object) -> None:
     """Type a number into a setting."""
-    box = page.locator(f"#{tab}-{name} input[type=number]")
+    box = page.locator(f"#{tab}-{name}")
     box.fill(str(value))
     box.press("Tab")
 
 
 def start(page: Any, tab: str, prompt: str) -> None:
     """Press Run on a prompt."""
-    page.fill(f"#{tab}-prompt textarea", prompt)
+    page.fill(f"#{tab}-prompt", prompt)
     page.click(f"#{tab}-run")
 
 

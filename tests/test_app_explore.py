@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import launch, own_pairs, page
+from app import controls, launch, own_pairs, page
 from app.run import exploration, job, process
 from app.run import race as running
 from app.run import turns as app_turns
@@ -187,8 +187,9 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_forms_narrow_to_what_a_pair_has() -> None:
-    final = explore.offered("embedded", lambda: {"gpt2-mdlm": "no network"})
-    assert "gpt2-mdlm" not in final and "gpt2-mdlm:xl" in final
+    names = controls.offered("embedded", lambda: {"gpt2-mdlm": "no network"})
+    assert "gpt2-mdlm" not in names and "gpt2-mdlm:xl" in names
+    final = {name: controls.described(name) for name in names}
     assert [*final["gpt2-mdlm:xl"]["methods"]] == ["vanilla", "autoregressive", "prompt_lookup", "specdiff"]
     known = {name for one in final.values() for name in (*one["drafters"], *one["methods"])}
     assert final["embedded"]["weight"] == 1 < final["gpt2-mdlm:xl"]["weight"]

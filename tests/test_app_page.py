@@ -25,10 +25,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import controls, launch, page, scripts
+from app import launch, page, scripts
 from app.content import lessons
 from app.content.error_cards import card
-from app.content.examples import EXAMPLES, PRESETS, preset_indices
 from app.endpoints import add, endpoints, explorer, pairs
 from app.first_load import STATIC
 from app.run import race as running
@@ -104,15 +103,6 @@ def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) 
                 header.prompt,
             )
             assert header.started_at and header.device and header.dtype and "torch" in header.versions
-
-
-def test_the_opening_recordings_are_of_what_the_controls_show(built: gr.Blocks) -> None:
-    for tab, names in (("live", ("prompt", *SETTINGS)), ("race", ("prompt", "methods", *race.SETTINGS))):
-        first = next(iter(page.recordings(TRACES if tab == "live" else TRACES / "race")))
-        widgets = {getattr(block, "elem_id", None): block for block in built.blocks.values()}
-        shown = {name: widgets[f"{tab}-{name}" + ("-setting" if name == "stop" else "")].value for name in names}
-        shown |= {name: ",".join(value) for name, value in shown.items() if isinstance(value, list)}
-        assert list(first["settings"].items()) == list(shown.items())
 
 
 def test_nothing_on_the_page_points_outside() -> None:
@@ -252,88 +242,13 @@ def test_programs_call_endpoints_by_their_names(built: gr.Blocks) -> None:
     assert [*built.get_api_info()["named_endpoints"]] == ["/race", "/race_methods", "/explore", "/pairs"]
 
 
-def test_pairs_that_cannot_run_are_counted_and_not_offered() -> None:
-    """What is loaded stays, whatever the check says. Thirty reasons would be a wall."""
-    update, line = page.pairs_here("embedded", lambda: {"gpt2-mdlm": "<no> files here"})
-    assert "gpt2-mdlm" not in [name for _, name in update["choices"]]
-    assert "1 more pair " in line and "files here" not in line
-    update, line = page.pairs_here("embedded", lambda: {name: "no network" for name in PAIRS if name != "embedded"})
-    assert [name for _, name in update["choices"]] == ["embedded"]
-    assert f"{len(PAIRS) - 1} more pairs " in line and line.count("<p") == 1 and len(line) < 250
-    update, line = page.pairs_here("gpt2-mdlm", lambda: {"gpt2-mdlm": "it fills the memory"})
-    assert "gpt2-mdlm" in [name for _, name in update["choices"]] and not line
-
-
-def opened(built: Any, query: dict[str, str]) -> dict[str, Any]:
-    """What a link puts on the page, by element."""
-    updates = page.from_link(*built, query)
-    return {part.elem_id.removesuffix("-setting"): value for part, value in updates.items() if value != gr.skip()}
-
-
-@pytest.fixture(scope="module")
-def cards_of() -> Any:
-    """The controls of both tabs, their players, and the tabs."""
-    with gr.Blocks():
-        by_tab = {tab: module.build() for tab, module in page.TABS.items()}
-        return by_tab, {tab: gr.HTML(elem_id=tab) for tab in by_tab}, gr.Tabs(elem_id="tab")
-
-
-def test_a_link_fills_the_controls_and_names_the_preset(cards_of: Any) -> None:
-    assert opened(cards_of, {}) == {}
-    assert opened(cards_of, {"prompt": "Once"}) == {"live-prompt": "Once"}
+def test_a_link_opens_its_tab() -> None:
+    assert page.linked_tab({}) == page.linked_tab({"prompt": "Once", "tab": "no such"}) == "live"
     for tab in ("race", "compare", "explore", "learn", "api"):
-        assert opened(cards_of, {"tab": tab})["tab"].selected == tab
-    found = opened(cards_of, {"gamma": "5", "steps": "2"})
-    assert (found["live-gamma"], found["live-steps"], found["live-drafter"]) == (5, 2, "block")
-    assert found["live-preset"]["value"] == "custom" and "tab" not in found
-    assert found["live-prompt"] == EXAMPLES["embedded"][0].prompt, "that of the link's pair"
-    found = opened(cards_of, {"methods": "vanilla,specdiff,specdiff", "pair": "gpt2-mdlm", "prompt": "Once"})
-    methods, offered = found["race-methods"], race.choices("gpt2-mdlm")
-    assert (methods["value"], methods["choices"], found["race-pair"]) == (["specdiff"], offered, "gpt2-mdlm")
-    assert found["tab"].selected == "race"
-    first = PRESETS[preset_indices("smollm2")[0]]
-    found = opened(cards_of, {"pair": "smollm2"})
-    assert (found["live-drafter"], found["live-gamma"]) == (first.config.drafter, first.config.gamma)
-    for number, preset in enumerate(PRESETS):
-        query = {name: str(value) for name, value in preset.config.to_dict().items() if value is not None}
-        found = opened(cards_of, query)["live-preset"]
-        assert found["value"] == str(number) and found["choices"] == controls.preset_choices(preset.config.pair)
-
-
-def test_a_link_that_does_not_work_keeps_its_prompt_and_says_why(cards_of: Any) -> None:
-    for tab, query in (("live", {"gamma": "99"}), ("race", {"methods": "no such"}), ("live", {"drafter": "<b>"})):
-        found = opened(cards_of, {**query, "prompt": "Once"})
-        assert set(found) - {"tab"} == {f"{tab}-prompt", tab} and found[f"{tab}-prompt"] == "Once"
-        assert json.loads(found[tab])["card"]["hint"] and ("tab" in found) == (tab == "race")
-
-
-HOSTILE = ({"gamma": "99"}, {"temperature": "NaN"}, {"drafter": "<b>"}, {"no such": "field"}, {"methods": "<script>"})
-
-
-@pytest.mark.parametrize("more", [{}, *HOSTILE], ids=str)
-@pytest.mark.parametrize("lesson", ["guesses", "no such", "<script>"])
-def test_a_lesson_link_opens_the_lessons(lesson: str, more: dict[str, str], cards_of: Any) -> None:
-    """Settings are filled in, or leave a card; the Learn tab opens either way."""
-    query = page.of_moment({"lesson": lesson, "present": "1", "step": "2", **more}, TRACES)
-    found = opened(cards_of, query)
-    assert found["tab"].selected == "learn"
-    assert set(found) - {"tab", "live", "race", "race-prompt"} == set()
-    found = opened(cards_of, {"lesson": lesson, "prompt": "Once", "seed": "3", "gamma": "4", "round": "x"})
-    assert found["tab"].selected == "learn"
-    assert (found["live-prompt"], found["live-seed"], found["live-gamma"]) == ("Once", 3, 4)
-
-
-def test_a_lesson_link_to_a_moment_fills_the_controls(cards_of: Any) -> None:
-    recording = page.recordings(TRACES)[0]
-    moment = {"lesson": "round", "trace": recording["url"].rsplit("/", 1)[1], "round": "2", "at": "verify"}
-    found = opened(cards_of, page.of_moment(moment, TRACES))
-    assert (found["live-prompt"], found["tab"].selected) == (recording["settings"]["prompt"], "learn")
-    found = opened(cards_of, page.of_moment({**moment, "seed": "7"}, TRACES))
-    assert (found["live-seed"], found["tab"].selected) == (7, "learn")
-    assert opened(cards_of, page.of_moment({**moment, "trace": "../../etc/passwd"}, TRACES)).keys() == {"tab"}
-    for lesson, tab in (({"lesson": "gamma"}, "learn"), ({}, "explore")):
-        found = opened(cards_of, {**lesson, "explore": "window-map", "gamma": "4,8", "drafter": "mdlm"})
-        assert found.keys() == {"tab"} and found["tab"].selected == tab
+        assert page.linked_tab({"tab": tab}) == page.linked_tab({"tab": "live", "open": tab}) == tab
+    for more in ({}, {"gamma": "99"}, {"methods": "<script>"}, {"explore": "window-map", "gamma": "4,8"}):
+        assert page.linked_tab({"lesson": "<script>", **more}) == "learn"
+    assert page.linked_tab({"explore": "window-map"}) == "explore" and page.linked_tab({"methods": "x"}) == "race"
 
 
 def codes(address: str, *, everywhere: bool = False) -> TestClient:
@@ -430,42 +345,6 @@ def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.Monk
         answer = codes("http://127.0.0.1:7860", everywhere=everywhere).get("/qr", params={"link": link})
         assert answer.status_code == status
     assert answer.content == launch.qr_code("http://192.168.0.7:7860/?lesson=gamma")
-
-
-def test_presets_fill_their_widgets_in_order() -> None:
-    """With the pair's own drafter; passing by the list changes nothing."""
-    names = list(controls.preset_values(PRESETS[0]))
-    for pair in ("embedded", "qwen2.5-diffucoder"):
-        drafter = PAIRS[pair].drafter_for("mdlm").name
-        index = next(index for index in preset_indices(pair) if PRESETS[index].config.drafter == "mdlm")
-        found = dict(zip(names, live.preset_updates(str(index), pair), strict=True))
-        assert found == {**controls.preset_values(PRESETS[index]), "drafter": drafter}
-    for other in (controls.CUSTOM, "0", "<b>"):
-        assert set(map(str, live.preset_updates(other, "embedded"))) == {str(gr.skip())}
-
-
-def test_gamma_and_t_are_limited_by_the_window_of_the_drafter() -> None:
-    def limited(pair: str, drafter: str, *values: int | None) -> list[Any]:
-        return [(one["maximum"], one.get("value")) for one in live.window_updates(pair, drafter, *values)]
-
-    assert limited("embedded", "block", 30, 20) == [(16, 16)] * 2
-    assert limited("smollm2", "block", 9, 4) == [(8, 8), (8, None)]
-    assert limited("new", "x", 7, None) == [(32, None)] * 2
-
-
-def test_t_is_limited_by_gamma_but_not_while_somebody_types() -> None:
-    """Typing 16 passes through 1; an emptied box is no number."""
-    asked = [[9, 4], [9, 32], [7, 7], [None, 9]]
-    binary, _ = compute_driver_executable()
-    program = f"""
-        let focus = 'range';
-        globalThis.document = {{ get activeElement() {{ return {{ type: focus }}; }} }};
-        const fit = {scripts.STEPS}, all = () => {json.dumps(asked)}.map((one) => fit(...one));
-        const before = all();
-        focus = 'number';
-        console.log(JSON.stringify([before, all()]));"""
-    found = json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
-    assert found == [[4, 9, 7, 9], [4, 32, 7, 9]]
 
 
 def test_the_addresses_for_programs_are_the_pages_own() -> None:

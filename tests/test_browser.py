@@ -115,51 +115,45 @@ def test_settings(browser: Any, address: str) -> None:
     examples change the widgets."""
     with visit(browser, address) as page:
         open_drawer(page, "live")
-        gamma, steps = page.locator("#live-gamma input[type=number]"), page.locator("#live-steps input[type=number]")
+        gamma, steps = page.locator("#live-gamma"), page.locator("#live-steps")
         number(page, "live", "steps", 3)
         gamma.fill("")
         gamma.press_sequentially("16", delay=60)
         gamma.press("Tab")
-        value_of(page, "#live-preset input", "Your own settings")
-        page.locator("#live-preset input").focus()
-        page.keyboard.press("Escape")
+        value_of(page, "#live-preset", "")  # your own settings
+        page.locator("#live-preset").focus()
         page.keyboard.press("Tab")
-        number(page, "live", "seed", 7)  # events are handled in their order
-        value_of(page, "#live-seed input", "7")
         assert (gamma.input_value(), steps.input_value()) == ("16", "3")
-        gamma, steps = "#live-gamma input[type=number]", "#live-steps input[type=number]"
+        gamma, steps = "#live-gamma", "#live-steps"
         number(page, "live", "gamma", 12)
         number(page, "live", "steps", 12)
         number(page, "live", "gamma", 5)
         value_of(page, steps, "5")
         number(page, "live", "steps", 9)
         value_of(page, steps, "5")
-        page.locator("#live-gamma input[type=range]").focus()
+        slider = page.locator(".sd-knob:has(#live-gamma) input[type=range]")
+        slider.focus()
         page.keyboard.press("ArrowRight")
         value_of(page, gamma, "6")
-        value_of(page, "#live-preset input", "Your own settings")
-        assert page.get_attribute("#live-gamma input[type=range]", "max") == "16"
+        value_of(page, "#live-preset", "")
+        assert slider.get_attribute("max") == "16"
         number(page, "live", "gamma", 16)
-        page.click("#live-drafter input")
-        page.click("[role=option]:has-text('Masked diffusion (SpecDiff)')")
-        page.wait_for_function("document.querySelector('#live-gamma input[type=range]').max === '12'")
+        page.select_option("#live-drafter", label="Masked diffusion (SpecDiff)")
         value_of(page, gamma, "12")
-        page.click("#live-preset input")
-        page.click("[role=option]:has-text('EAGLE-2')")
+        assert slider.get_attribute("max") == "12"
+        page.select_option("#live-preset", label="EAGLE-2")
         value_of(page, gamma, "6")
-        assert page.input_value("#live-tree_nodes input[type=number]") == "9"
+        assert page.input_value("#live-tree_nodes") == "9"
 
 
 def test_controls_and_stage_agree(browser: Any, address: str) -> None:
     stale = "#live-player .sd-stale"
     with visit(browser, address) as page:
         open_drawer(page, "live")
-        page.click("#live-preset input")
-        page.click("[role=option]:has-text('Draft tree (DDTree)')")
+        page.select_option("#live-preset", label="Draft tree (DDTree)")
         titled(page, "Dialogue: Draft tree (DDTree)")
         assert page.locator(stale).is_hidden()
-        page.click("#live-preset input")
-        page.click("[role=option]:has-text('Four denoising steps')")
+        page.select_option("#live-preset", label="Four denoising steps")
         titled(page, "Dialogue: Four denoising steps")
         page.select_option("#live-stage .sd-more", label="Math: Four denoising steps")
         titled(page, "Math: Four denoising steps")
@@ -199,20 +193,6 @@ def test_the_block_of_a_run_can_have_other_windows_and_steps(browser: Any, addre
         assert not page.locator("#live-stage .sd-knobs-block input").count(), "it was the other run's"
 
 
-def test_what_is_typed_stays_when_a_recordings_settings_arrive_late(browser: Any, address: str) -> None:
-    held: list[Any] = []
-    with visit(browser, address) as page:
-        open_drawer(page, "live")
-        page.route("**/component_server/", lambda route: held.append(route))  # not a method: they are marked
-        page.select_option("#live-stage .sd-more", label="Math: Four denoising steps")
-        titled(page, "Math: Four denoising steps")
-        number(page, "live", "seed", 5)
-        assert held
-        page.unroute("**/component_server/")  # they go on
-        page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('Question')")
-        assert page.input_value("#live-seed input") == "5"
-
-
 def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None:
     chosen = {
         "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "auto": "true", "order": "entropy",
@@ -222,14 +202,14 @@ def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None
     }  # fmt: skip
     with visit(browser, f"{address}?{urlencode({'prompt': 'Shared & <kept> 🦊', **chosen})}") as page:
         open_drawer(page, "live")
-        value_of(page, "#live-gamma input[type=number]", "11")
+        value_of(page, "#live-gamma", "11")
         page.click("#sd-share")
         page.wait_for_function("document.querySelector('#sd-share').textContent !== 'Share link'")
         link = page.url
-        assert page.input_value("#live-prompt textarea") == "Shared & <kept> 🦊"
-        assert page.input_value("#live-seed input") == "17" and page.input_value("#live-top_k input") == "50"
-        assert page.is_checked("#live-ignore_eos input")
-        assert page.input_value("#live-preset input") == "Your own settings"
+        assert page.input_value("#live-prompt") == "Shared & <kept> 🦊"
+        assert page.input_value("#live-seed") == "17" and page.input_value("#live-top_k") == "50"
+        assert page.is_checked("#live-ignore_eos")
+        assert page.input_value("#live-preset") == ""
         assert page.locator("#live-player .sd-stale").is_visible(), "these settings have not run"
     shared = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}
     assert shared == {"prompt": "Shared & <kept> 🦊", **chosen}
@@ -239,23 +219,22 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         open_tab(page, "race")
         open_drawer(page, "race")
-        page.fill("#race-prompt textarea", "A race to share, π & <b>")
+        page.fill("#race-prompt", "A race to share, π & <b>")
         for name in ("Small autoregressive drafter", "EAGLE", "DDTree"):
             page.locator("#race-methods label").filter(has_text=name).first.locator("input").uncheck()
         page.check("#race-methods label:has-text('Prompt lookup') input")
         number(page, "race", "max_new_tokens", 32)
-        page.wait_for_function("window.specdiffControls.race.max_new_tokens === 32")
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('methods=')")
         link = page.url
     with visit(
         browser, link, until="window.specdiff?.players.race && window.specdiff.players.race.frames.awake"
     ) as page:
-        value_of(page, "#race-prompt textarea", "A race to share, π & <b>")
+        value_of(page, "#race-prompt", "A race to share, π & <b>")
         open_drawer(page, "race")
         ticked = page.locator("#race-methods label:has(input:checked)").all_inner_texts()
         assert len(ticked) == 3 and any("Prompt lookup" in words for words in ticked)
-        assert page.input_value("#race-max_new_tokens input[type=number]") == "32"
+        assert page.input_value("#race-max_new_tokens") == "32"
         page.click("#race-run")
         page.wait_for_selector("#race-player .sd-chip[data-kind=run]")
         assert page.evaluate(f"Object.keys({RACE}.shown.lanes)") == ["vanilla", "prompt_lookup", "specdiff", "dflash"]
@@ -268,6 +247,13 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
     """One is downloaded. While a race goes on, everything about it is on the screen; Stop keeps it as a comparison. A
     closed tab ends the decode."""
     with visit(browser, address) as page:
+        box = page.locator("#live-prompt")
+        box.fill("Two")
+        box.press("End")
+        box.press("Shift+Enter")
+        assert box.input_value() == "Two\n" and page.evaluate(f"{LIVE}.job.state") == "idle", "a line break"
+        box.press("Enter")
+        page.wait_for_selector("#live-stage .sd-chip[data-kind=run]")
         run(page, "live", "My own <script>window.hacked = 1</script> prompt 🦊 שלום \u202egnihton")
         assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "run"
         assert "<script>window.hacked" in page.locator("#live-player .sd-prompt").last.text_content()
@@ -297,7 +283,7 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         assert page.evaluate(f"{LIVE}.shown.player.t") == before, "who looks back is left alone"
         player.locator("[name=sd-live]").click()
         page.wait_for_function(f"{LIVE}.shown.player.atEdge")
-        page.click("#live-stop")
+        page.click("#live-controls .sd-stop")
         page.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
         assert "×" in player.locator(".sd-speed").text_content(), "all lanes ended at one moment"
@@ -318,7 +304,7 @@ def test_a_reload_and_a_slow_connection_lose_nothing(browser: Any, address: str)
         page.wait_for_function(f"{GOING} && {LIVE}.shown.stage.lanes.vanilla?.texts.length > 4")
         page.reload()
         page.wait_for_function(ready("live"))
-        value_of(page, "#live-prompt textarea", "A slow run that is reloaded")
+        value_of(page, "#live-prompt", "A slow run that is reloaded")
         assert page.evaluate(f"{LIVE}.shown.lanes.vanilla.texts.length") > 4, "the link in the address leads to it"
         network = page.context.new_cdp_session(page)
         speed = {"latency": 100, "downloadThroughput": 150_000, "uploadThroughput": 150_000}
@@ -336,7 +322,7 @@ def test_a_recording_and_a_method_card_bring_their_settings(browser: Any, addres
         titled(page, "Story: Four denoising steps")
         assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
         assert page.locator("#live-player .sd-prompt").first.text_content().startswith("Once upon a time")
-        page.wait_for_function("document.querySelector('#live-prompt textarea').value.startsWith('Once upon')")
+        page.wait_for_function("document.querySelector('#live-prompt').value.startsWith('Once upon')")
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
         open_tab(page, "learn")
         math = page.locator("#lesson-closing math").first
@@ -432,15 +418,15 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
     with visit(browser, url, **lost) as one, visit(browser, url, **lost) as two:
         start(one, "live", "A slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
-        two.fill("#live-prompt textarea", "Ben waits")
-        two.evaluate("for (const id of ['run', 'stop']) document.getElementById(`live-${id}`).click()")
+        two.fill("#live-prompt", "Ben waits")
+        two.evaluate("for (const id of ['run', 'stop']) document.querySelector(`#live-controls .sd-${id}`).click()")
         two.wait_for_function(free)
         two.click("#live-run")
         two.wait_for_selector(waits)
-        two.click("#live-stop")
+        two.click("#live-controls .sd-stop")
         two.wait_for_function(free)
         assert two.locator("#live-player [aria-busy=true]").count() == 0
-        one.click("#live-stop")
+        one.click("#live-controls .sd-stop")
         one.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         run(one, "live", "Anna again")  # what is still queued would have begun before
         assert two.evaluate(f"{LIVE}.job.live") is None
@@ -449,7 +435,7 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         one.wait_for_function(clock_runs("live"))
         start(two, "live", "Ben is quick")
         two.wait_for_selector(waits)
-        one.click("#live-stop")
+        one.click("#live-controls .sd-stop")
         two.wait_for_selector("#live-stage .sd-chip[data-kind=run]")
         assert "Anna" not in two.content() and "Ben" not in one.content()
 
@@ -471,10 +457,10 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         serve(urlparse(url).port)
         for page in (one, two):
             page.wait_for_function("!window.old && window.specdiff?.players.live")
-        value_of(one, "#live-prompt textarea", "slow and lost")
-        value_of(two, "#live-prompt textarea", "lost in the queue")
+        value_of(one, "#live-prompt", "slow and lost")
+        value_of(two, "#live-prompt", "lost in the queue")
         open_drawer(one, "live")
-        value_of(one, "#live-gamma input[type=number]", "5")
+        value_of(one, "#live-gamma", "5")
         run(one, "live", "found again")
 
 
@@ -537,7 +523,6 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         "window.fetch = async (...words) => { const url = String(words[0]);"
         " if (url.endsWith('.jsonl.gz')) { const wait = 300 * asked++;"
         " while (!window.specdiff?.players?.live?.state.formSettings) await pause(20); await pause(wait); }"
-        " else if (url.includes('/run/predict')) while (!asked) await pause(20);"
         " return get(...words); };"
     )
     with visit(browser, link, motion=True, before=late) as page:
@@ -559,6 +544,8 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
 def test_what_stays_after_a_bad_link_and_after_a_run_without_tokens(browser: Any, address: str) -> None:
     with visit(browser, f"{address}?gamma=99") as page:
         page.wait_for_selector("#live-player .sd-card:has-text('99'):visible")
+        page.wait_for_selector("#live-gamma.sd-invalid:visible")  # its drawer is open
+        assert page.input_value("#live-gamma") == "99"
         begun = "{ run: 'r', phase: 'loading', lane: 'vanilla', trace: null }"
         ended = "{ run: 'r', phase: 'stopped', trace: null, finished: true }"
         page.evaluate(f"{LIVE}.job.receive({begun}).then(() => {LIVE}.job.receive({ended}))")
@@ -597,14 +584,14 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
     with visit(browser, opened, until=f"window.specdiff?.players.live?.shown.trace && {tab} === 'Learn'") as page:
         assert page.evaluate(prompt) == "A run to keep"
         open_tab(page, "live")
-        value_of(page, "#live-prompt textarea", "A run to keep")
+        value_of(page, "#live-prompt", "A run to keep")
         open_drawer(page, "live")
-        value_of(page, "#live-gamma input[type=number]", "5")
+        value_of(page, "#live-gamma", "5")
         assert page.evaluate(f"{LIVE}.shown.lanes.drafted.duration") == seconds
         page.wait_for_selector("#live-player .sd-stale", state="hidden")
     query = parse_qs(urlparse(link).query) | {"run": ["x" * 22 + ".jsonl"]}
     with visit(browser, f"{address}?{urlencode(query, doseq=True)}", logged="404") as page:
         page.wait_for_selector("#live-player .sd-card:visible")
-        value_of(page, "#live-prompt textarea", "A run to keep")
+        value_of(page, "#live-prompt", "A run to keep")
         open_drawer(page, "live")
-        value_of(page, "#live-gamma input[type=number]", "5")
+        value_of(page, "#live-gamma", "5")

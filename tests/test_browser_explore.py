@@ -17,7 +17,7 @@ import pytest
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.models.folders import shown as folder
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
-from tests.browsing import MARKS, app, clock_runs, open_tab, overflows, ready, resize, serious, visit
+from tests.browsing import MARKS, app, clock_runs, open_drawer, open_tab, overflows, ready, resize, serious, visit
 
 pytestmark = MARKS
 EXPLORE = app("explore")
@@ -177,11 +177,11 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         one.wait_for_function(f"window.specdiff?.players.explore?.question.answers.live.losslessness?.done > {before}")
         assert one.input_value("#explore-losslessness-runs") == "100000"
         assert one.locator(".sd-exp-run").is_disabled()
-        other.fill("#live-prompt textarea", "A slow prompt of another visitor")
+        other.fill("#live-prompt", "A slow prompt of another visitor")
         other.click("#live-run")
         one.wait_for_function("document.querySelector('.sd-exp .sd-status').textContent.includes('Waiting for a race')")
         other.wait_for_function(clock_runs("live"))
-        other.click("#live-stop")
+        other.click("#live-controls .sd-stop")
         other.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         done = one.evaluate(f"{LIVE}.losslessness.done")
         one.wait_for_function(f"{LIVE}.losslessness.done > {done}")
@@ -307,13 +307,13 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         notes = page.text_content(".sd-cmp-full")
         assert "vanilla" in notes and "line 2" in notes, "the line that was left out"
         open_tab(page, "live")  # where a visitor adds a pair
-        page.click("#live-drawer > button")
-        page.click("#live-own > button")
-        page.fill("#own-target :is(input, textarea)", EMBEDDED.target)
+        open_drawer(page, "live")
+        page.click("#live-drawer .sd-form-more > summary")
+        page.fill("#own-target", EMBEDDED.target)
         page.click("#own-use")
-        page.wait_for_selector("#own-message :text('Selected')")
+        page.wait_for_selector("#own-message:has-text('Selected')")
         open_tab(page, "explore")
-        page.click(".sd-form-more summary")
+        page.click(".sd-exp .sd-form-more summary")
         page.wait_for_selector("#explore-budget-pair option[value^='own?']", state="attached")
         assert len(PAIRS) > page.locator("#explore-budget-pair option").count(), "most need files that are not here"
         page.select_option("#explore-budget-pair", label=f"{folder(EMBEDDED.target)} + prompt lookup (your own pair)")

@@ -65,7 +65,12 @@ def opened(page: Any, name: str) -> None:
 
 def test_on_a_phone_the_controls_follow_the_number(page: Any) -> None:
     resize(page, "phone")
-    parts = "#live-stage .sd-tiles", "#live-stage [data-area=hero]", "#live-controls", "#live-player [data-area=lanes]"
+    parts = (
+        "#live-stage .sd-tiles",
+        "#live-stage [data-area=hero]",
+        "#live-controls .sd-line",
+        "#live-player [data-area=lanes]",
+    )
     tops = [page.locator(part).bounding_box()["y"] for part in (*parts, "#live-player [data-area=window]")]
     assert tops == sorted(tops)
     for which in range(3):
@@ -213,7 +218,7 @@ def test_cards(page: Any) -> None:
         assert "Traceback" not in words and "secret" not in words
         hints.add(page.text_content("#live-player .sd-card .sd-hint"))
         assert page.locator("#live-prompt.sd-invalid").count() == (stage == "recording")
-        assert page.evaluate("document.querySelector('#live-prompt textarea').value.length") == len(prompt)
+        assert page.evaluate("document.querySelector('#live-prompt').value.length") == len(prompt)
         assert page.get_attribute("#live-stage .sd-chip", "data-kind") == stage
         page.click("#live-player .sd-card button")
         assert page.locator("#live-player .sd-card").is_hidden()
@@ -269,7 +274,7 @@ def test_stop_in_the_middle_of_a_race(page: Any) -> None:
     page.wait_for_function(f"{RACE}.shown.growing && {RACE}.shown.stage.lanes.vanilla?.texts.length > 4")
     assert page.locator("#race-player .sd-lane[data-state=now]").count() > 2
     assert page.locator("#race-player .sd-main").get_attribute("aria-busy") == "true"
-    page.click("#race-stop")
+    page.click("#race-controls .sd-stop")
     page.wait_for_selector("#race-player .sd-chip[data-kind=stopped]")
     page.wait_for_function(ready("race"))
     tokens = [int(words.split()[0]) for words in lanes(page, "race", "tokens")]
@@ -350,7 +355,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     page.wait_for_selector("#race-player .sd-card:visible")
     assert page.locator("#race-player .sd-lane").count() == 1, "what was shown stays"
 
-    first = f"{RACE}.state.formSettings = ''; {RACE}.form.controlsChanged({RACE}.options.recordings[0].settings)"
+    first = f"{RACE}.state.formSettings = ''; {RACE}.form.take({RACE}.recordings[0].settings)"
     page.evaluate(
         f"(url) => {{ {RACE}.staging.chosen = false; window.specdiff.openRace({{ url }}); {first}; }}",
         url,
@@ -492,7 +497,7 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     assert page.evaluate("document.activeElement.name") == "verify"
     page.click("#live-stage [name=verify]")
     page.wait_for_selector(judge)
-    page.locator("#live-prompt textarea").press("a")
+    page.locator("#live-prompt").press("a")
     page.wait_for_function(ready("live"))
     assert page.evaluate("document.activeElement.matches('textarea')"), "whoever types elsewhere is left alone"
     assert page.locator(f"{judge} :text-matches('of 1[^0-9]')").count() == 0

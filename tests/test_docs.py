@@ -180,7 +180,7 @@ assert not any(main(command) for command in {commands})
 
 import app.controls, app.tabs.live
 
-assert "bigram" in [name for _, name in app.controls.drafter_choices("embedded")]
+assert "bigram" in app.controls.described("embedded")["drafters"]
 assert app.tabs.live.plan({{"drafter": "bigram", "gamma": 4, "steps": 1}})["drafted"].drafter == "bigram"
 """
     printed = python("-c", script, path=site, home=tmp_path)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from test_cli import ROOT
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from app import own_pairs as app_pairs
+from app.run.engines import with_progress
 from app.tabs import live
 from specdiff_core import loading
 from specdiff_core.engine import Engine
@@ -169,13 +171,11 @@ def test_a_quantisation_of_a_repository_is_fetched(
         app_pairs.check(own.name)  # a link's
     assert not [path for verb, path in served.asked if path.endswith(".gguf")]
     served.slow.set()
-    lines = []
-    for _, words in live.choose_own({"target": own.target}):
-        lines.append(words)
+    for words in with_progress(partial(live.choose_own, {"target": own.target})):
         if "Downloading lab/tiny-GGUF" in words:
             served.released.set()
     served.slow.clear()
-    assert served.released.is_set() and "Selected" in lines[-1]
+    assert served.released.is_set() and is_cached("lab/tiny-GGUF:q4_0")
     same_text(Engine.load(own.name, device="cpu"), "autoregressive")
     OWN_PAIRS.clear()
     asked = len(served.asked)

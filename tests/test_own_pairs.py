@@ -16,14 +16,14 @@ from test_released import IDS, dream, gpt2, llama
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
 import specdiff_core as lab
-from app import controls, own_pairs, page
+from app import controls, own_pairs
 from app.tabs import live
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.models import hub
 from specdiff_core.models.own_pairs import KEPT, OWN, drafter_kind, find, parse, register_pair
 from specdiff_core.models.sources import is_local
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, PairUnavailable, WeightsError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow, PairUnavailable, SpecDiffError, WeightsError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, SHARED, DrafterSpec, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -270,7 +270,7 @@ def test_settings_are_checked_without_a_network(target: str, monkeypatch: pytest
     for source in ("owner/c", "owner/c:Q4_K_M"):
         values = {"pair": parse({"target": source}).name, "drafter": "none"}
         with pytest.raises(ConfigError, match="downloaded"):
-            live.from_query(values)
+            live.plan(values)
     values["pair"] = parse({"target": "owner/c"}).name
     monkeypatch.setattr(hub, "cached_folder", lambda *_: Path(target))
     assert controls.check_settings(values).pair == values["pair"]
@@ -300,16 +300,17 @@ def test_a_slow_hub_takes_one_thread_of_a_public_host(target: str, monkeypatch: 
 
 def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
-    *_, (update, message) = live.choose_own({"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""})
-    assert "Selected" in message and update["value"].startswith(OWN)
-    assert (find_pair(update["value"]).label, update["value"]) in update["choices"]
-    names = [name for _, name in controls.drafter_choices(update["value"])]
-    assert names == ["prompt_lookup", "none"]
-    choices, _ = page.pairs_here(update["value"], dict)
-    assert update["value"] in [name for _, name in choices["choices"]], "the drawer opens again"
-    for values, words in (({}, "Target"), ({"target": "./<b>nowhere"}, "&lt;b&gt;nowhere does not exist")):
-        *_, (update, message) = live.choose_own(values)
-        assert words in message and "choices" not in update
+    given = {"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""}
+    assert given.keys() < {field["name"] for field in live.own_fields()}
+    name = live.choose_own(given, print)
+    assert name.startswith(OWN)
+    described = controls.offered(name, dict)[name]
+    assert described["label"] == find_pair(name).label
+    assert [*described["drafters"]] == ["prompt_lookup", "none"]
+    assert name not in controls.offered("embedded", dict), "it is its visitor's"
+    for values, words in (({}, "Target"), ({"target": "./<b>nowhere"}, "<b>nowhere does not exist")):
+        with pytest.raises(SpecDiffError, match=words):
+            live.choose_own(values, print)
 
 
 def test_drafters_of_ones_own_are_measured_together(

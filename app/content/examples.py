@@ -54,13 +54,12 @@ DARES = (
     Dare("temperature 1", temperature=1.0),
     Dare("random letters", "Continue this sequence: xq vjz kpw fzq jxv wkq zpf"),
 )
-MOST = max(map(len, EXAMPLES.values()))
 
 
-def examples_of(pair: str) -> tuple[Example, ...]:
-    """The examples of a pair; by default SmolLM2's if it chats, otherwise the embedded pair's."""
+def examples_from(pair: str) -> str:
+    """The pair whose examples a pair has: itself, by default SmolLM2 if it chats, otherwise the embedded pair."""
     spec = known_pair(pair)
-    return EXAMPLES.get(pair) or EXAMPLES["smollm2" if spec and spec.chat else "embedded"]
+    return pair if pair in EXAMPLES else "smollm2" if spec and spec.chat else "embedded"
 
 
 @dataclass(frozen=True, slots=True)

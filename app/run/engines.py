@@ -229,20 +229,21 @@ def with_progress(work: Callable[[Progress], T], stop: Stop | None = None) -> Ge
 
 
 class Fetch(Job):
-    """Fetches and loads a model, beside all other jobs."""
+    """Fetches a model beside all other jobs, by a function that returns its pair's name."""
 
-    def __init__(self, load: Callable[[Progress], object], run: str = "") -> None:
+    def __init__(self, load: Callable[[Progress], str], run: str = "") -> None:
         super().__init__(run)
-        self._load, self.queue, self.message = load, Queue(1), ""
+        self._load, self.queue, self.message, self.pair = load, Queue(1), "", ""
 
     def work(self) -> Iterator[object]:
-        yield from with_progress(self._load, self.stop)
+        self.pair = yield from with_progress(self._load, self.stop)
 
     def progress(self) -> dict[str, Any]:
         return {"message": self.message}
 
     def result(self) -> dict[str, Any]:
-        return {"message": "Stopped. The next download continues from here." if self.stop.is_set() else ""}
+        message = "Stopped. The next download continues from here." if self.stop.is_set() else ""
+        return {"message": message, "pair": self.pair}
 
 
 def load_engine(pair: str, progress: Progress) -> Decoder:

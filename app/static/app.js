@@ -72,10 +72,17 @@ export class App {
     this.draw();
     this.job.content = /** @type {HTMLElement} */ (root.querySelector('.sd-main'));
     // Fires when the tab is shown or hidden: the size changes from or to zero.
-    new ResizeObserver(() => this.frames.setAwake(isShown(root))).observe(
+    new ResizeObserver(() => this.wake()).observe(
       /** @type {Element} */ (root.querySelector('.sd-voice')),
     );
-    this.frames.setAwake(isShown(root));
+    this.wake();
+  }
+
+  /** Work only while the tab is open. */
+  wake() {
+    const open = isShown(this.root);
+    if (open && !this.frames.awake) this.form.lookUp(); // models fetched elsewhere
+    this.frames.setAwake(open);
   }
 
   get shown() {
@@ -107,8 +114,8 @@ export class App {
     return this.shown.moment(this.options.kind);
   }
 
-  /** The query of a link to what the tab shows: the visitor's run, or else the controls; without
-   *  controls, in an export, the moment. */
+  /** The query of a link to what the tab shows: the visitor's run, or else the form; without
+   *  one, in an export, the moment. */
   query() {
     return this.shown.link(this.options.kind) || this.state.formSettings || this.momentQuery();
   }
@@ -156,23 +163,21 @@ export function mount(element, gradio, options) {
   }
   know(options.symbols);
   const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options, gradio);
-  const { form, job, shown, staging, state } = app;
+  const { form, job, shown, staging } = app;
   register(kind, app); // which may open a race that was asked for
   listen(job, gradio, UNREADABLE, {
     file: (message) => job.openFile(message),
     block: (message) => app.acts.redrafted(message),
   });
-  const values = /** @type {any} */ (window).specdiffControls?.[kind] ?? {}; // app/scripts.py
-  if (job.calls) state.formSettings = linkOf(values);
-  else form.controlsChanged(values);
   const moment = readMoment(location.search);
   const opensHere = moment &&
     (isRun(moment.trace)
       ? moment.tab === kind
       : recordings.some(({ url }) => fileOf(url) === moment.trace));
-  const [opening] = recordings;
   if (moment && opensHere) staging.openMoment(moment);
-  else if (opening && !shown.trace && !job.live && !job.calls) {
+  form.open(location.search);
+  const [opening] = recordings;
+  if (opening && !shown.trace && !job.live && !job.calls) {
     staging.showRecording({ url: opening.url }, false);
   }
 }

@@ -12,7 +12,7 @@ import { address } from './views/link.js';
 import { html, render } from './views/ui.js';
 import { know } from './views/glossary.js';
 import { listen } from './messages.js';
-import { mark, register, visit } from './page.js';
+import { mark, page, register, visit } from './page.js';
 import { Question } from './question.js';
 import { soon } from './store.js';
 import { Widgets } from './widgets.js';
@@ -72,13 +72,9 @@ export class Explore {
 
   /** Offer the pairs that this server has now, and the one that is chosen in Live. */
   async offer() {
-    const live = /** @type {any} */ (window).specdiffControls?.live; // app/scripts.py
-    const pairs = await this.server.offered?.(live?.pair ?? '');
+    const pairs = await this.server.offered?.(page.players.live?.form?.raw.pair ?? '');
     if (!pairs) return; // an export has no server
-    Object.assign(this.options.pairs, pairs);
-    for (const form of Object.values(this.forms)) {
-      form.offer(Object.keys(pairs), this.options.pairs);
-    }
+    for (const form of Object.values(this.forms)) form.offer(pairs);
   }
 
   /** What is shown, for the browser's history. */

@@ -58,11 +58,6 @@ export class Job {
       () => this.expects,
       () => this.end('lost'),
     );
-    document.addEventListener('click', ({ target }) => { // drawers create buttons later
-      if (!(target instanceof Element)) return;
-      if (target.closest(`#${prefix}-run`) && this.state === 'idle') this.pressedRun(); // as Gradio
-      if (target.closest(`#${prefix}-stop`)) this.pressedStop();
-    });
   }
 
   /** Whether messages of a run are still to come. */
@@ -84,10 +79,6 @@ export class Job {
   enter(state) {
     this.state = state;
     attribute(this.content, 'aria-busy', String(this.busy)); // not on the status line
-    document.getElementById(`${this.prefix}-controls`)?.classList.toggle(
-      'sd-going',
-      state !== 'idle',
-    );
   }
 
   /** Which button starts a run, if the page has one. */
@@ -138,7 +129,7 @@ export class Job {
     this.trigger(act === 'run' ? 'submit' : 'stop', { request: this.request() });
   }
 
-  /** What the server is sent beside Gradio's controls. */
+  /** What the server is sent. @returns {unknown} */
   request() {
     return '';
   }

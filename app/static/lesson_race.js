@@ -1,6 +1,5 @@
 // What the Live tab does for lessons: it shows a round of a recorded race, and runs the race again.
 
-import { until } from './views/dom.js';
 /** @import { App } from './app.js' */
 /** @import { LessonTab } from './page.js' */
 
@@ -18,10 +17,9 @@ export const raceLesson = (app) => ({
     return root.querySelector(area) ?? document.querySelector(area);
   },
   findings: () => [],
-  async run() {
-    const { form, job, shown: { settings }, state } = app;
-    if (settings) form.fill();
-    await until(() => !settings || state.formSettings === settings);
+  run() {
+    const { form, job, shown: { settings } } = app;
+    if (settings) form.take(settings);
     job.press('run');
   },
   progress: () => app.job.progressNow,

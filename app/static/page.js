@@ -15,7 +15,8 @@ import { until } from './views/dom.js';
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
 /** @typedef {{root: HTMLElement, showRecording?: (race: Asked) => unknown, restore?: (place: any) => unknown, place?: any,
- *  query?: () => string, lesson?: LessonTab}} Player `place`: what it shows, as `restore` takes it */
+ *  query?: () => string, lesson?: LessonTab, form?: {raw: Record<string, any>}}} Player `place`: what
+ *  it shows, as `restore` takes it */
 /**
  * @typedef {object} LessonTab what a tab does for the lessons that point at it
  * @property {(lesson: Lesson, moment: Moment | null) => Promise<Element | null>} show shows the
@@ -47,12 +48,6 @@ if (seated) {
     else setTimeout(follow, FOLLOWS);
   };
   setTimeout(follow);
-  document.addEventListener('click', (event) => {
-    if (event.target instanceof Element && event.target.closest('.sd-seated [id$="-run"]')) {
-      event.preventDefault();
-      event.stopImmediatePropagation();
-    }
-  }, true);
 }
 
 /** Whether this page can start a run: an export and a room's page cannot. */

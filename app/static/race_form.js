@@ -1,34 +1,73 @@
-// Gradio's controls of a player's tab: whether they match the stage, and what they asked for.
+// The form of Live and Race on the page: whether it matches the stage, its model, and what it starts.
 
 import { fits } from './views/link.js';
+import { fileOf } from './staging.js';
+import { Form } from './views/form.js';
+import { html, render } from './views/ui.js';
 import { linkOf } from './state/moment.js';
 import { predictedWords } from './state/predicted.js';
+import { RunForm } from './views/run_form.js';
+import { RunSettings } from './run_settings.js';
+import { soon } from './store.js';
+import { until } from './views/dom.js';
 /** @import { Gradio } from './job.js' */
-/** @import { PlayerOptions as Options, State } from './tabs.d.ts' */
+/** @import { PlayerOptions as Options, RunFormOptions, State } from './tabs.d.ts' */
 /** @import { RaceJob } from './race_job.js' */
-/** @import { Settings } from './state/moment.js' */
 /** @import { Staging } from './staging.js' */
 
 const NOT_RUN = 'The form’s settings haven’t been run yet.';
+const SELECTED = 'Selected. Its weights load when you first run it.';
+/** @type {RunFormOptions} of an export, which runs nothing */
+const NONE = { fields: [], opening: {}, pairs: {}, examples: {}, run: '', drawer: '', command: '' };
 
-export class RaceForm {
+export class RaceForm extends RunSettings {
   /** @param {State} state @param {Options} options
    *  @param {{gradio: Gradio, job: RaceJob, staging: Staging, noSteps: Set<string>}} player */
   constructor(state, options, player) {
+    super(options.form ?? NONE, options.prefix);
     this.state = state;
     this.options = options;
     this.player = player;
-    /** @type {Settings} what the controls held when other values were asked for */
-    this.asked = {};
-    /** @type {Settings} the answer */
-    this.filled = {};
+    this.model = { words: '', fetching: false, own: false };
+    this.own = new Form(this.more.own ?? [], 'own', {}, () => this.draw());
+    /** @type {Element | null} */
+    this.home = null;
+    this.draw = soon(() => this.home && render(this.view(), this.home));
+    if (!options.form) return;
+    until(() => document.querySelector(`#${this.prefix}-controls .sd`), Infinity).then((home) => {
+      this.home = home;
+      this.draw();
+    });
+    addEventListener('specdiff:model', (event) => { // app/page.py
+      const { tab, ...message } = /** @type {CustomEvent} */ (event).detail;
+      if (tab === options.kind) this.hear(message);
+    });
   }
 
-  /** Show the recording that matches changed controls. @param {Settings} values */
-  controlsChanged(values) {
+  /** Fill the form from the link that opened the page; what cannot run gets a card.
+   *  @param {string} search */
+  async open(search) {
+    const { kind, recordings } = this.options;
+    const query = new URLSearchParams(search);
+    const recording = recordings.find(({ url }) => fileOf(url) === query.get('trace'));
+    const changed = query.has('lesson') && this.fields.some(({ name }) => query.has(name));
+    const shown = recording && !changed ? new URLSearchParams(linkOf(recording.settings)) : query;
+    const isHere = !shown.has('explore') && shown.has('methods') === (kind === 'race');
+    const settings = isHere ? this.read(shown) : {};
+    this.redraw = () => this.showMatch();
+    if (this.player.job.calls) this.state.formSettings = this.link;
+    else this.showMatch();
+    const check = Object.keys(settings).length && !recording && this.player.gradio.server.check;
+    const card = check && await check(settings);
+    if (card) this.player.job.card.show(card);
+  }
+
+  /** Draw the form, and show the recording that it matches now. */
+  showMatch() {
     const { state, player: { job, staging } } = this;
+    this.draw();
     const before = state.formSettings;
-    const settings = linkOf(values);
+    const settings = this.link;
     state.formSettings = settings;
     if (job.live || job.busy) return;
     const unchanged = settings === state.shown.settings ||
@@ -41,7 +80,7 @@ export class RaceForm {
     } else this.compare();
   }
 
-  /** Note whether the controls match the stage. */
+  /** Note whether the form matches the stage. */
   compare() {
     const { state, options: { predictions, typical }, player: { job, noSteps } } = this;
     const { formSettings, runSettings, shown: { trace, settings, source } } = state;
@@ -54,32 +93,10 @@ export class RaceForm {
     state.stale = differs ? `${NOT_RUN}${job.pressWords} ${predicted()}` : '';
   }
 
-  /** Called by Gradio for each run (app/scripts.py). Returns its threads, if they are chosen.
-   *  @param {Settings} values */
-  runSubmitted(values) {
-    this.state.runSettings = linkOf(values);
+  /** Note the settings of a run that begins. */
+  submitted() {
+    this.state.runSettings = this.link;
     this.compare();
-    return this.player.job.takeThreads();
-  }
-
-  /** Give the form the model, prompt and settings of the race on the stage. */
-  async fill() {
-    const { options: { kind }, player: { gradio, job }, state: { shown } } = this;
-    this.asked = { .../** @type {any} */ (window).specdiffControls?.[kind] }; // app/scripts.py
-    const { card, ...filled } = await gradio.server.settings(shown.settings);
-    if (shown !== this.state.shown) return; // another race is on the stage by now
-    if (card) return job.card.show(card);
-    this.filled = filled;
-    gradio.trigger('apply');
-  }
-
-  /** The controls' values with those that were asked for; what changed meanwhile stays. Called by
-   *  Gradio (app/scripts.py). @param {Settings} values */
-  take(values) {
-    const { asked, filled } = this;
-    return Object.entries(values).map(([name, value]) =>
-      name in filled && JSON.stringify(value) === JSON.stringify(asked[name]) ? filled[name] : value
-    );
   }
 
   /** Put the settings into the address: Gradio reloads the page when the server is back. */
@@ -92,10 +109,81 @@ export class RaceForm {
 
   /** Let the visitor type a prompt. */
   askForPrompt() {
-    const box = document.querySelector(`#${this.options.prefix}-prompt textarea`);
+    const box = document.getElementById(`${this.prefix}-prompt`);
     if (box instanceof HTMLTextAreaElement) {
       box.focus(); // which scrolls there
       box.select();
     }
+  }
+
+  /** Offer the pairs that the server has now, and this one. */
+  async lookUp(pair = this.raw.pair) {
+    const pairs = await this.player.gradio.server.offered?.(pair);
+    if (pairs) this.offer(pairs);
+  }
+
+  /** Fetch the pair's file, or look up a visitor's own pair. @param {Record<string, any>} asked */
+  getModel(asked) {
+    this.model = { words: '', fetching: true, own: 'own' in asked };
+    this.draw();
+    this.player.gradio.trigger('apply', asked);
+  }
+
+  /** A message about a model that is fetched, or loaded in the background.
+   *  @param {{run?: string, message?: string, pair?: string, finished?: boolean,
+   *  card?: import('./views/notes.js').Card}} message */
+  async hear({ run, message = '', pair = '', finished = false, card }) {
+    const { own } = this.model;
+    const chosen = own && finished ? pair : '';
+    const words = card ? `${card.message} ${card.hint}` : chosen ? SELECTED : message;
+    if (finished) await this.lookUp(chosen || this.raw.pair); // before there is a button again
+    this.model = { words, fetching: Boolean(run) && !finished, own };
+    this.draw();
+    if (chosen) this.fill({ pair: chosen });
+  }
+
+  /** A line break in the prompt takes the Shift key. @override */
+  input(field, common) {
+    const onkeydown = (event) => {
+      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      this.run();
+    };
+    return super.input(field, field.name === 'prompt' ? { ...common, onkeydown } : common);
+  }
+
+  run() {
+    if (this.player.job.state === 'idle') this.player.job.press('run');
+  }
+
+  /** @override */ view() {
+    const { more, model, player: { job, gradio }, prefix, raw } = this;
+    const place = (/** @type {string[]} */ ...names) =>
+      names.map((name) => this.fields.find((field) => field.name === name)).map((field) =>
+        field && this.place(field)
+      );
+    const rest = this.fields.map(({ name }) => name).filter((name) =>
+      !['prompt', 'pair'].includes(name)
+    );
+    const own = this.own.fields.map((field) => this.own.place(field));
+    return html`
+      <${RunForm} prefix=${prefix} run=${more.run} drawer=${more.drawer} model=${model}
+        pair=${this.pairs[raw.pair] ?? null} line=${place('pair', 'prompt')} fields=${place(
+          ...rest,
+        )}
+        own=${own} dares=${Boolean(more.dares)} tries=${this.tries(() =>
+          this.run()
+        )} going=${job.state !== 'idle'}
+        missing=${this.available
+          ? Object.keys(more.pairs).filter((name) => !this.available?.includes(name)).length
+          : 0}
+        command=${more.command} preset=${this.preset}
+        presets=${this.presets.map((index) => [index, more.presets?.[index][0]])}
+        pick=${(index) => this.fill(index ? this.presetValues(index) : {})}
+        press=${(act) => act === 'run' ? this.run() : job.press(act)}
+        look=${() => this.lookUp()} get=${() => this.getModel({ pair: raw.pair })}
+        use=${() => this.getModel({ own: this.own.values() })}
+        halt=${() => gradio.trigger('clear')} />
+    `;
   }
 }

@@ -97,6 +97,7 @@ export class RaceJob extends Job {
   async ended(ending, live, message, trace) {
     this.threads = null;
     if (ending === 'finished') {
+      this.tab.form.lookUp(); // it may have fetched a model
       this.card.hide();
       this.show(live, message, trace);
       if (message.card) this.card.show(message.card);
@@ -145,11 +146,18 @@ export class RaceJob extends Job {
     this.press('run');
   }
 
-  /** The threads of the run that begins, if they are chosen. */
-  takeThreads() {
-    const { threads } = this;
-    if (this.state === 'idle') this.pressedRun(); // by a key
-    this.threads = null;
-    return threads;
+  /** The form's values, and the threads of the run if they are chosen. @override */
+  request() {
+    return { ...this.tab.form.values(), threads: this.threads };
+  }
+
+  /** @override */ pressedRun() {
+    super.pressedRun();
+    this.tab.form.submitted();
+  }
+
+  /** @override */ enter(state) {
+    super.enter(state);
+    this.tab.form.draw();
   }
 }

@@ -1,7 +1,7 @@
 // What the server says about the tabs (app/page.py, app/tabs), and what parts of a tab share.
 
 import type { Answer } from './state/exploration.js';
-import type { Field, Pair } from './views/form.js';
+import type { Field, Pair } from './state/form_values.js';
 import type { Looks } from './state/marks.js';
 import type { Measured, Predictions } from './state/predicted.js';
 import type { Settings } from './state/moment.js';
@@ -25,6 +25,22 @@ export interface PlayerOptions extends Looks {
   predictions: Predictions; // by pair and drafter
   typical: Measured[]; // ranges of similar settings
   empty: string; // shown before there is a race
+  form?: RunFormOptions; // an export has none
+}
+
+/** What the form of Live or Race is drawn from (app/controls.py). */
+export interface RunFormOptions {
+  fields: Field[];
+  opening: Record<string, unknown>; // the values that the page opens with
+  pairs: Record<string, Pair>;
+  examples: Record<string, [words: string, prompt: string][]>;
+  run: string; // what the button says
+  drawer: string; // what its settings are called
+  command: string; // says why pairs are missing
+  presets?: [words: string, values: Record<string, unknown>][];
+  dares?: [words: string, values: Record<string, unknown>][];
+  own?: Field[]; // of a visitor's own pair
+  usual?: Record<string, string[]>; // methods of the recorded races, by pair
 }
 
 /** With its settings as a link's query. */

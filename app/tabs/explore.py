@@ -4,7 +4,7 @@ server through Gradio."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +13,12 @@ import msgspec
 
 from specdiff_core.explorations import EXPLORATIONS, RENAMED
 from specdiff_core.explorations.fields import labels
-from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.metrics import CROWDED
-from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS, find_pair
+from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS
 
-from ..controls import QUIET, pair_choices, start_job
+from ..controls import QUIET, described, offered, start_job
 from ..run import exploration
-from ..run.engines import Factory, unavailable
+from ..run.engines import Factory
 
 LOG = logging.getLogger(__name__)
 TAB = "explore"
@@ -91,22 +90,6 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
     }
 
 
-def described(pair: str) -> dict[str, Any]:
-    """A pair's label, its drafters and methods with their labels, for the forms, and its
-    ``weight``: about how long a token of its target takes, in tokens of the embedded target."""
-    spec = find_pair(pair)
-    size = spec.published.parameters if spec.published else 0
-    weight = max(1.0, size / 14e6 / (2 if spec.bf16 else 1))
-    drafters = {drafter.name: drafter.label for drafter in spec.drafters}
-    methods = {method.name: method.short for method in methods_of(pair)}
-    return {"label": spec.label, "drafters": drafters, "methods": methods, "weight": weight}
-
-
-def offered(chosen: str, look: Callable[[], Mapping[str, str]] = unavailable) -> dict[str, dict[str, Any]]:
-    """The available pairs and the ``chosen`` one, described."""
-    return {name: described(name) for _, name in pair_choices(look(), str(chosen))}
-
-
 def explore_tab(tab: str, factory: Factory, script: str) -> None:
     """Fill a tab. Call inside ``gr.Tab``.
 
@@ -131,5 +114,5 @@ def explore_tab(tab: str, factory: Factory, script: str) -> None:
         elem_id=f"{tab}-player",
         server_functions=[offered],
     )
-    start_job(tab, [board.submit], explore, None, board)
+    start_job(board.submit, explore, board, tab)
     board.stop(stop, None, None, **QUIET)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-import gradio as gr
+import msgspec
 
+from specdiff_core.explorations.fields import METHOD
+from specdiff_core.schema import settings
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.methods import BASELINE, methods_of, race_lanes
+from specdiff_core.schema.fields import ask, fields_of
+from specdiff_core.schema.methods import METHODS, race_lanes
 from specdiff_core.schema.settings import DecodeConfig, Rule
 
 from .. import controls
 from ..content.examples import OPENING
-from ..content.html import element
-from ..controls import QUIET, Controls
 
 TAB = "race"
 FEWEST, MOST = 1, 5
@@ -54,48 +55,28 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
     return lanes
 
 
-def build() -> Controls:
-    """Place the controls, and connect the pair to the list of methods."""
-    form = Controls(TAB, SETTINGS, run="Run race", drawer="Methods and settings", first={"methods": _methods})
-    rule, pair, methods = form.settings["rule"], form.settings["pair"], form.settings["methods"]
-    rule.choices = [item for item in rule.choices if item[1] in RULES]
-    pair.change(methods_here, [pair, methods], methods, **QUIET)
-    return form
+class _Raced(msgspec.Struct):
+    methods: Annotated[
+        tuple[METHOD, ...],
+        ask(
+            f"Methods, {FEWEST} to {MOST}",
+            "Vanilla always runs, and is measured first: it is the baseline of every speed-up.",
+        ),
+    ] = ()
 
 
-def _methods() -> gr.components.Component:
-    words = element("span", text="Vanilla always runs, and is measured first: it is the baseline of every speed-up.")
-    gr.HTML(element("p", element("b", text="✓ Vanilla "), words, class_="race-baseline"), apply_default_css=False)
-    return gr.CheckboxGroup(
-        choices=choices(OPENING.pair),
-        value=list(DEFAULT[OPENING.pair]),
-        label=f"Methods that race against vanilla, {FEWEST} to {MOST}",
-        elem_id="race-methods",
+def form() -> dict[str, Any]:
+    """The tab's form."""
+    shared = [settings.SETTINGS[name] for name in SETTINGS]
+    opening = DecodeConfig(pair=OPENING.pair).to_dict() | {"methods": DEFAULT[OPENING.pair]}
+    made = controls.form(
+        [fields_of(_Raced)["methods"], *shared],
+        opening,
+        run="Run race",
+        drawer="Methods and settings",
+        usual=DEFAULT,
     )
-
-
-def choices(pair: str) -> list[tuple[str, str]]:
-    """(label, name) of the methods that can race against vanilla."""
-    return [(method.label, method.name) for method in methods_of(pair) if method.name != BASELINE]
-
-
-def methods_here(pair: str, chosen: list[str]) -> Any:
-    """The list of methods for another pair, which keeps the chosen ones that it has, unless they are the defaults."""
-    offered = choices(pair)
-    is_default = any(sorted(chosen) == sorted(names) for names in DEFAULT.values())
-    kept = DEFAULT[pair] if is_default and pair in DEFAULT else [name for _, name in offered if name in chosen]
-    return gr.update(choices=offered, value=list(kept) or [name for _, name in offered][:FEWEST])
-
-
-def from_query(query: Mapping[str, str]) -> dict[str, Any]:
-    """The prompt, methods and settings in a link to a race, by name.
-
-    Raises:
-        ConfigError: the link's race is invalid.
-    """
-    values = {name: query[name] for name in SETTINGS if name in query}
-    lanes = plan({**values, "methods": [name for name in query["methods"].split(",") if name]})
-    config = lanes[BASELINE]
-    methods = gr.update(choices=choices(config.pair), value=[name for name in lanes if name != BASELINE])
-    prompt = controls.linked_prompt(query, config.pair)
-    return {"prompt": prompt, "methods": methods, **controls.widget_values(config)}
+    by_name = {field["name"]: field for field in made["fields"]}
+    by_name["methods"]["labels"] = {method.name: method.label for method in METHODS}
+    by_name["rule"]["choices"] = RULES
+    return made

@@ -135,17 +135,18 @@ class Field:
 
     def form(self, *, more: bool = False) -> dict[str, Any]:
         """The field as plain JSON values; ``more``: show it among the advanced ones."""
-        words = {"title": self.label, "about": self.help, "kind": self.control, "list": self.several}
+        words = {"title": self.title, "about": self.help, "kind": self.control, "list": self.several}
         same = ("name", "default", "choices", "labels", "of", "low", "high", "hidden")
         return {
             **{name: getattr(self, name) for name in same},
             **words,
             "long": self.is_long,
+            "file": self.is_long and (self.longest or 0) >= 20_000,
             "more": more or self.more,
         }
 
     def read(self, value: Any) -> Any:
-        """Convert a value from a flag, a link or a widget to this field's type. Commas may separate a list's entries.
+        """Convert a value from a flag, a link or a form to this field's type. Commas may separate a list's entries.
 
         Raises:
             ConfigError: it has another type, is out of range, or is not text; ``field`` names the field.

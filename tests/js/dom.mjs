@@ -90,6 +90,7 @@ Object.assign(globalThis, {
     createElementNS: (_, name) => create(name),
     createTextNode: (data) => create('#text', data),
     getElementById: () => null,
+    querySelector: () => null,
   },
 });
 globalThis.window = globalThis;

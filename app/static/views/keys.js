@@ -43,14 +43,10 @@ export const isFree = ({ target, ctrlKey, metaKey, altKey }, anywhere = false) =
 
 let arrows = false; // whether the listener is installed
 
-/** Let the arrow keys open the tabs, and Tab close Gradio's lists, which reopen if they see it. */
+/** Let the arrow keys open the tabs. */
 export function arrowTabs() {
   if (arrows) return;
   arrows = true;
-  document.addEventListener('keydown', (event) => {
-    const combobox = /** @type {Element} */ (event.target).getAttribute?.('role') === 'combobox';
-    if (combobox && event.key === 'Tab') event.stopPropagation();
-  }, true);
   document.addEventListener('keydown', (event) => {
     const { target } = event;
     const list = target instanceof Element

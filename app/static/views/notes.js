@@ -37,10 +37,7 @@ export class CardView {
   /** Outline the control that the card refers to. */
   mark(field) {
     document.querySelectorAll('.sd-invalid').forEach((one) => one.classList.remove('sd-invalid'));
-    const id = `${this.prefix}-${field}`;
-    const control = field
-      ? document.getElementById(`${id}-setting`) ?? document.getElementById(id)
-      : null;
+    const control = field ? document.getElementById(`${this.prefix}-${field}`) : null;
     control?.classList.add('sd-invalid');
     for (const fold of document.querySelectorAll('details')) fold.open ||= fold.contains(control);
   }

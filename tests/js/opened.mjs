@@ -1,0 +1,28 @@
+// Opens a form of Live or Race: reads its options, and for each case a link's query and then values that are chosen one
+// after the other; writes what the form has in the end, and what the server was asked to check.
+
+import './dom.mjs';
+import { readFileSync } from 'node:fs';
+const { RaceForm } = await import('../../app/static/race_form.js');
+
+const [options, cases] = JSON.parse(readFileSync(0, 'utf8'));
+const found = [];
+for (const [search, ...chosen] of cases) {
+  let checked = null;
+  const server = { check: (values) => void (checked = values) };
+  const player = {
+    gradio: { server },
+    job: { state: 'idle', calls: 0 },
+    staging: { recordings: [] },
+    noSteps: new Set(),
+  };
+  const form = new RaceForm({ formSettings: '', shown: {} }, options, player);
+  await form.open(search);
+  for (const values of chosen) {
+    form.fill(values);
+    form.settle();
+  }
+  found.push({ ...form.values(), preset: form.preset, link: form.link, checked });
+}
+console.log(JSON.stringify(found));
+process.exit(); // a form waits for its place on the page
