@@ -94,19 +94,6 @@ def test_first_paint(browser: Any, address: str) -> None:
         page.keyboard.press("Escape")
 
 
-def test_the_chosen_theme_is_kept(browser: Any, address: str) -> None:
-    with visit(browser, address, size="phone", dark=True) as page:
-        page.wait_for_function(DARK)
-        assert not overflows(page)
-        page.click("#sd-theme")
-        page.wait_for_function(f"!{DARK}")
-        page.reload()
-        page.wait_for_function(ready("live"))
-        page.wait_for_function(f"!{DARK}")
-        page.click("#sd-theme")
-        page.wait_for_function(DARK)
-
-
 # ---- controls, and what agrees with them ----
 
 
@@ -387,6 +374,7 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
 
 @SCREENS
 def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: bool) -> None:
+    """The chosen theme is kept."""
     with visit(browser, address, size=size, dark=dark) as page:
         assert page.evaluate(DARK) == dark
         assert not overflows(page)
@@ -406,6 +394,14 @@ def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: boo
         page.click("#live-stage .sd-source button.sd-link")
         page.wait_for_selector("dialog[open]")
         assert not serious(page), "the dialog"
+        if dark and size == "phone":
+            page.keyboard.press("Escape")
+            page.click("#sd-theme")
+            page.wait_for_function(f"!{DARK}")
+            page.reload()
+            page.wait_for_function(f"{ready('live')} && !{DARK}")
+            page.click("#sd-theme")
+            page.wait_for_function(DARK)
 
 
 def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve: Any, served: Any) -> None:
