@@ -227,7 +227,7 @@ def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -
     (header,) = (e for e in events if isinstance(e, RunStarted))
     assert not header.lossless or all(e.lossless for e in events if isinstance(e, Verified))
     assert header.lossless or rule is Rule.NAIVE
-    assert header.config["gamma"] == min(config.gamma, 16 if config.drafter.startswith("block") else 32)
+    assert header.config["gamma"] == min(config.gamma, EMBEDDED.drafter(config.drafter).window or 32)
     assert max(len(e.ids) for e in events if isinstance(e, DraftReady)) <= header.config["gamma"]
 
 
