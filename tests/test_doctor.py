@@ -96,11 +96,11 @@ def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: st
     assert len(declared["alpha_at"]) == 4
     assert all(0 < alpha <= 1 for alpha in declared["alpha_at"])
     own = {
-        "block": ("mask id", "feature layers", "embedding of the anchor slot", "positions"),
-        "mdlm": ("mask id", "tokenizer map"),
-        "eagle": ("feature layers",),
+        "block": {"shift", "mask id", "feature layers", "embedding of the anchor slot", "positions"},
+        "mdlm": set(),  # it was trained here, and says all of itself in its file
+        "eagle": {"shift", "feature layers"},
     }
-    expected = {"shift", *own[name.split("_")[0]]}
+    expected = own[name.split("_")[0]]
     assert {row["declaration"] for row in others} == expected
     assert set(final.facts["not_changed"]) == set(variants.DECLARATIONS) - expected
     assert all(torch.equal(value, before[key]) for key, value in weights(engine, name).items())
@@ -161,14 +161,6 @@ class Late(EagleSession):
 
 
 FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
-    "mdlm shift": ("mdlm", lambda one: changed(one, shift=1), "shift", "0"),
-    "mdlm mask": ("mdlm", lambda one: changed(one, mask_id=77), "mask id", "1 “<|mask|>”"),
-    "mdlm map": (
-        "mdlm",
-        lambda one: dataclasses.replace(one, unshared=tuple(range(200, 4096, 2))),
-        "tokenizer map",
-        "all of the target’s ids",
-    ),
     "block mask": ("block", lambda one: changed(one, mask_id=77), "mask id", "1 “<|mask|>”"),
     "block anchor": (
         "block",
