@@ -1,7 +1,8 @@
 """Serves the real page with a scripted decoder, for the browser tests: ``browser_server.py PORT FOLDER``.
 
-The prompt chooses the pace: "slow" runs take seconds. Decodes that saw their stop event append to FOLDER/stopped.
-While FOLDER/occupy exists, both turns of the explorations are taken; then FOLDER/occupied exists.
+The prompt chooses the pace: "slow" runs take seconds, "very slow" ones half a minute.
+Decodes that saw their stop event append to FOLDER/stopped. While FOLDER/occupy exists, both turns of the explorations
+are taken; then FOLDER/occupied exists.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Scripted(FakeDecoder):
         if compared and config.num_drafts > 1:
             raise OutOfMemory("The device ran out of memory.", hint="Draw fewer drafts.")
         waiting = 0.9 if "crowded" in prompt and options.get("threads") != 1 else 0.02
-        pace = 0.05 if "slow" in prompt else MEASURED if compared else 0.0
+        pace = 0.25 if "very slow" in prompt else 0.05 if "slow" in prompt else MEASURED if compared else 0.0
         inner = FakeDecoder(pace=pace, fail=fail, waiting=waiting)
         yield from inner.decode(prompt, config, **options)
         if inner.stopped.is_set():

@@ -412,7 +412,7 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
     lost = {"reloads": True, "logged": "console error"}
     waits, free = "#live-player .sd-status span:text-matches('1[^0-9]+1')", f"{LIVE}.job.state === 'idle'"
     with visit(browser, url, **lost) as one, visit(browser, url, **lost) as two:
-        start(one, "live", "A slow secret of Anna")
+        start(one, "live", "A very slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
         two.fill("#live-prompt", "Ben waits")
         two.evaluate("for (const id of ['run', 'stop']) document.querySelector(`#live-controls .sd-${id}`).click()")
@@ -427,7 +427,7 @@ def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve:
         run(one, "live", "Anna again")  # what is still queued would have begun before
         assert two.evaluate(f"{LIVE}.job.live") is None
         assert two.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
-        start(one, "live", "A slow secret of Anna")
+        start(one, "live", "A very slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
         start(two, "live", "Ben is quick")
         two.wait_for_selector(waits)
