@@ -102,6 +102,20 @@ test('places go by the clock, and neither who wrote fewer tokens nor who did not
   assert.deepEqual(Object.values(standings(twins, ['a', 'b'])).map((one) => one.place), [1, 1]);
 });
 
+test('a server that writes a longer text takes no place from the lanes of this lab', () => {
+  const served = {
+    ...lanes.whole,
+    header: { ...lanes.whole.header, server: 'llama.cpp at host:1' },
+  };
+  const race = { vanilla: lanes.short, drafted: lanes.short, served };
+  const result = standings(race, Object.keys(race));
+  assert.deepEqual(Object.values(result).map(({ place, short }) => [place, short]), [
+    [1, false],
+    [1, false],
+    [null, true],
+  ]);
+});
+
 test('a disturbed clock ranks no lane, also not the one with more passes that came in first', () => {
   const late = { ...end, seconds: 2 * lanes.whole.duration, waited_seconds: 1 };
   const disturbed = {

@@ -1,6 +1,6 @@
 // A race of any number of lanes: its lanes, their places, and how it ends. Pure.
 
-import { isVanilla } from './lane.js';
+import { isServed, isVanilla } from './lane.js';
 import { clockOf, speedUpSoFar, tau, waiting } from './metrics.js';
 import { plural, reasonWords } from './format.js';
 /** @import { Lane } from './lane.js' */
@@ -36,8 +36,8 @@ export const complete = (lane) =>
 
 /**
  * How the race ends, by lane. Finished lanes with as many tokens as the longest of them are ranked
- * by their clocks; equal clocks share a place. `short`: the lane finished with fewer tokens, so its
- * clock cannot be compared and it has no place. `busy`: threads of a ranked lane had to wait for a
+ * by their clocks; equal clocks share a place. `short`: the lane finished with fewer tokens, or a
+ * server with others than ours, so its clock cannot be compared and it has no place. `busy`: threads of a ranked lane had to wait for a
  * processor, so no clock of the race can be trusted and no lane has a place.
  * @param {Lanes} lanes @param {string[]} names @param {number} [crowded] threads that waited, on
  * average, from which a time cannot be trusted @returns {Record<string, End>}
@@ -46,7 +46,8 @@ export function standings(lanes, names, crowded = Infinity) {
   const length = (name) => lanes[name]?.texts.length ?? 0;
   const duration = (name) => lanes[name]?.duration ?? 0;
   const done = names.filter((name) => complete(lanes[name]));
-  const most = Math.max(0, ...done.map(length));
+  const ours = done.filter((name) => !isServed(lanes[name])); // a server may write another text
+  const most = Math.max(0, ...(ours.length ? ours : done).map(length));
   const full = done.filter((name) => length(name) === most);
   const busy = full.some((name) => (waiting(lanes[name]) ?? 0) >= crowded);
   return Object.fromEntries(names.map((name) => {
@@ -55,7 +56,7 @@ export function standings(lanes, names, crowded = Infinity) {
     return [name, {
       place: full.includes(name) && !busy ? ahead + 1 : null,
       tokens: length(name),
-      short: finished && length(name) < most,
+      short: finished && length(name) !== most,
       done: finished,
       busy: busy && full.includes(name),
     }];
@@ -110,8 +111,8 @@ export function labelHeights(ends, most, gap) {
 }
 
 const FEWER =
-  'Not ranked: it wrote fewer tokens than the longest text in this race. Compare tokens ' +
-  'per second, not the clock.';
+  'Not ranked: it didn’t write as many tokens as the longest text of this race’s own lanes. ' +
+  'Compare tokens per second, not the clock.';
 
 const BUSY =
   'Not ranked: other programs disturbed the clock of this race. Compare passes, not times.';
