@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -479,3 +480,18 @@ def test_a_wrong_flag_is_named(
 ) -> None:
     assert cli.main(["bench", "sweep", *words.split()]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_stop_ends_a_race_that_still_warms_up() -> None:
+    stop, passes = threading.Event(), list[str]()
+
+    class Cold:
+        def warm_up(self, config: DecodeConfig, progress: Any, threads: int = 0) -> None:
+            for _ in range(9):
+                passes.append(config.drafter)
+                stop.set()
+                progress("Warming up")
+
+    cold: Any = Cold()
+    lanes = {"vanilla": DecodeConfig(drafter="none"), "drafted": DecodeConfig()}
+    assert list(race(cold, "Once", lanes, stop=stop)) == [] and passes == ["none"]

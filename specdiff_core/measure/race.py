@@ -57,11 +57,19 @@ def race(
         rendered: the prompt as the target reads it, for ``others``; by default ``prompt``.
     """
     others, ready = others or {}, []
+
+    def warming(message: str) -> None:
+        if stop and stop.is_set():
+            raise Stopped
+        progress(message)
+
     for lane, config in lanes.items():
         try:
-            others.get(lane, decoder).warm_up(config, progress, threads or 0)
+            others.get(lane, decoder).warm_up(config, warming, threads or 0)
             ready.append(lane)
         except Stopped:
+            if stop and stop.is_set():
+                return
             raise
         except Exception as error:
             yield lane, error
