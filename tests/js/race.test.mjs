@@ -94,7 +94,7 @@ test('places go by the clock, and neither who wrote fewer tokens nor who did not
     unloaded: null,
     absent: null,
   });
-  assert.deepEqual(names.filter((name) => result[name].short), ['short']);
+  assert.deepEqual(names.filter((name) => result[name].unequal), ['short']);
   assert.deepEqual(names.filter((name) => result[name].done), ['vanilla', 'whole', 'short']);
   assert.deepEqual(names.filter((name) => complete(lanes[name])), ['vanilla', 'whole', 'short']);
   assert.deepEqual(names.map((name) => result[name].tokens), [40, 40, total, total, total, 0, 0]);
@@ -109,7 +109,7 @@ test('a server that writes a longer text takes no place from the lanes of this l
   };
   const race = { vanilla: lanes.short, drafted: lanes.short, served };
   const result = standings(race, Object.keys(race));
-  assert.deepEqual(Object.values(result).map(({ place, short }) => [place, short]), [
+  assert.deepEqual(Object.values(result).map(({ place, unequal }) => [place, unequal]), [
     [1, false],
     [1, false],
     [null, true],
@@ -136,7 +136,7 @@ test('a stopped lane with more tokens than those that came in sets no measure fo
   }, ['short', 'stopped']);
   assert.ok(result.stopped.tokens > result.short.tokens);
   assert.deepEqual(
-    [result.short.place, result.short.short, result.stopped.place],
+    [result.short.place, result.short.unequal, result.stopped.place],
     [1, false, null],
   );
 });

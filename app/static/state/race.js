@@ -7,7 +7,7 @@ import { plural, reasonWords } from './format.js';
 /** @import { State } from './progress.js' */
 
 /** @typedef {Record<string, Lane | null>} Lanes */
-/** @typedef {{place: number | null, tokens: number, short: boolean, done: boolean,
+/** @typedef {{place: number | null, tokens: number, unequal: boolean, done: boolean,
  *  busy: boolean}} End */
 
 export const MOST_LANES = 8; // of a foreign trace; more would be hard to distinguish
@@ -36,9 +36,10 @@ export const complete = (lane) =>
 
 /**
  * How the race ends, by lane. Finished lanes with as many tokens as the longest of them are ranked
- * by their clocks; equal clocks share a place. `short`: the lane finished with fewer tokens, or a
- * server with others than ours, so its clock cannot be compared and it has no place. `busy`: threads of a ranked lane had to wait for a
- * processor, so no clock of the race can be trusted and no lane has a place.
+ * by their clocks; equal clocks share a place. `unequal`: the lane finished with fewer tokens, or
+ * is a server's with another number than ours, so its clock cannot be compared and it has no place.
+ * `busy`: threads of a ranked lane had to wait for a processor, so no clock of the race can be
+ * trusted and no lane has a place.
  * @param {Lanes} lanes @param {string[]} names @param {number} [crowded] threads that waited, on
  * average, from which a time cannot be trusted @returns {Record<string, End>}
  */
@@ -56,7 +57,7 @@ export function standings(lanes, names, crowded = Infinity) {
     return [name, {
       place: full.includes(name) && !busy ? ahead + 1 : null,
       tokens: length(name),
-      short: finished && length(name) !== most,
+      unequal: finished && length(name) !== most,
       done: finished,
       busy: busy && full.includes(name),
     }];
@@ -110,7 +111,7 @@ export function labelHeights(ends, most, gap) {
   return heights;
 }
 
-const FEWER =
+const UNEQUAL =
   'Not ranked: it didn’t write as many tokens as the longest text of this race’s own lanes. ' +
   'Compare tokens per second, not the clock.';
 
@@ -153,7 +154,9 @@ export function markOf(lane, row, end, rank, absent) {
     const place = rank ? `${rank}` : '';
     return { place, kind: 'now', words, placeTitle: rank ? `place ${rank} by tokens, so far` : '' };
   }
-  if (end.short) return { place: '∎', kind: 'short', words, title: FEWER, placeTitle: FEWER };
+  if (end.unequal) {
+    return { place: '∎', kind: 'unequal', words, title: UNEQUAL, placeTitle: UNEQUAL };
+  }
   if (!end.done) return { place: '■', kind: 'stopped', words };
   if (end.busy) return { place: '–', kind: 'done', words, title: BUSY, placeTitle: BUSY };
   return {
