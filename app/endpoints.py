@@ -173,12 +173,11 @@ def explorer(explore: Explore) -> Callable[..., Iterator[dict[str, Any]]]:
         asked = {"explore": name, "choice": settings or {}}
         session = (request and request.session_hash) or ""
         for text in job_stream(lambda run: ExploreJob(explore, chosen(asked), run, session), JOBS, session):
-            told = json.loads(text)
-            if failure := told.get("card"):
+            update = json.loads(text)
+            if failure := update.get("card"):
                 raise gr.Error(f"{failure['message']} {failure['hint']}".strip(), print_exception=False)
-            yield {
-                **{key: told.get(key) for key in ExploreAnswer.__annotations__},
-                "finished": bool(told.get("finished")),
+            yield {key: update.get(key) for key in ExploreAnswer.__annotations__} | {
+                "finished": bool(update.get("finished"))
             }
 
     about = "\n".join(

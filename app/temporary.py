@@ -18,7 +18,7 @@ _held: list[FileLock] = []
 
 
 def sweep() -> None:
-    """Remove the folders of processes that were killed: they hold prompts, too. A lock tells which are in use."""
+    """Remove the folders of processes that were killed: they hold prompts, too. Locked ones are in use."""
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
         with contextlib.suppress(OSError, Timeout):
             if lock.parent.lstat().st_uid == os.getuid():

@@ -79,7 +79,7 @@ def _facts(sweeps: Sequence[Sweep]) -> str:
 
 
 def _drafts(sweeps: Sequence[Sweep]) -> str:
-    """τ and the speed-up of each drafter by what a round drafts: one window, or K drafts and their use."""
+    """τ and the speed-up of each drafter for one window a round, and for K drafts by their use."""
     rows: dict[str, list[str]] = {}
     columns: dict[str, None] = {}
     for sweep in sweeps:

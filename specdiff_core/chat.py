@@ -21,7 +21,7 @@ def chat_ids(tokenizer: Any, prompt: str, config: DecodeConfig) -> list[int] | N
     a typed ``<|im_end|>`` doesn't end the message.
 
     Raises:
-        ConfigError: as :func:`as_chat`, or this tokenizer can't tell the two apart.
+        ConfigError: as :func:`as_chat`, or this tokenizer can't distinguish the two.
     """
     if not (typed := typed_controls(tokenizer, prompt, config)):
         chat = as_chat(tokenizer, prompt, config)

@@ -114,7 +114,7 @@ class Engine:
         context: int | None = None,
         **options: Any,
     ) -> Engine:
-        """An engine with a target and drafters of one's own; see :func:`specdiff_core.load`. Loaded models are
+        """An engine with a target and drafters of your own; see :func:`specdiff_core.load`. Loaded models are
         written to a temporary folder, from which this lab's network reads them.
 
         Raises:

@@ -40,7 +40,7 @@ export class RaceForm extends RunSettings {
     });
     addEventListener('specdiff:model', (event) => { // app/page.py
       const { tab, ...message } = /** @type {CustomEvent} */ (event).detail;
-      if (tab === options.kind) this.hear(message);
+      if (tab === options.kind) this.report(message);
     });
   }
 
@@ -132,7 +132,7 @@ export class RaceForm extends RunSettings {
   /** A message about a model that is fetched, or loaded in the background.
    *  @param {{run?: string, message?: string, pair?: string, finished?: boolean,
    *  card?: import('./views/notes.js').Card}} message */
-  async hear({ run, message = '', pair = '', finished = false, card }) {
+  async report({ run, message = '', pair = '', finished = false, card }) {
     const { own } = this.model;
     const chosen = own && finished ? pair : '';
     const words = card ? `${card.message} ${card.hint}` : chosen ? SELECTED : message;

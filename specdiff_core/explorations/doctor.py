@@ -392,7 +392,7 @@ def _found(verdict: str, cause: str, *findings: str, **more: Any) -> dict[str, A
 
 
 def _of_counts(counts: reported.Counts | reported.Gauge) -> Answer:
-    """What the counts of another engine suggest. Only the shape of its acceptance tells causes apart."""
+    """What the counts of another engine suggest. Only the shape of its acceptance distinguishes the causes."""
     row: dict[str, Any] = {"declaration": "", "declared": "", "change": "as reported", "texts": 0, "tau": counts.tau}
     if isinstance(counts, reported.Gauge):
         over, alpha_at = "by the engine’s own average", list[float | None]()

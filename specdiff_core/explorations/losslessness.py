@@ -304,7 +304,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         target: CachedTarget,
         prompt: TokenIds,
     ) -> dict[str, Any]:
-        """What tells one bug from another: the share of every symbol at every position, the drafter's q at the first,
+        """What distinguishes the bugs: the share of every symbol at every position, the drafter's q at the first,
         and how often its first token is accepted."""
         from specdiff_core.maths.distributions import to_probs
 

@@ -205,7 +205,7 @@ def _as_good(best: Row, cells: Sequence[Row]) -> str:
     if not any(row.get("behind_low") for row in cells):  # recorded by an earlier version
         return (
             f" Its interval overlaps with that of {draw.shortlist(others)}; it has no rows of each prompt, so it "
-            "can't compare windows prompt by prompt, which tells more of them apart."
+            "can't compare windows prompt by prompt, which distinguishes more of them."
         )
     return f" {draw.shortlist(others)} may be as fast: the interval of the ratio on the same prompts contains 1."
 

