@@ -310,7 +310,8 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
             "τ, tokens per round",
             yaxis=FROM_ZERO,
             yaxis2=FROM_ZERO
-            | {"title": "speed-up over vanilla, ×", "overlaying": "y", "side": "right", "showgrid": False},
+            | {"title": "speed-up over vanilla, ×", "overlaying": "y", "side": "right", "showgrid": False}
+            | {"tickmode": "auto"},  # round numbers, not the other axis’s lines
             showlegend=True,
         ),
     )

@@ -62,7 +62,7 @@ function block(answer, figure, { gamma }, lane) {
     words: [
       `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${times(now.gain)}.`,
       best.size < last.size
-        ? `From γ ${best.size} to γ ${last.size}, tokens per round ${
+        ? `By the prediction, from γ ${best.size} to γ ${last.size} tokens per round ${
           ratio(best.tau) === ratio(last.tau)
             ? `stay at ${ratio(last.tau)}`
             : `rise from ${ratio(best.tau)} to ${ratio(last.tau)}`
