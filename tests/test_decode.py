@@ -183,13 +183,18 @@ def test_stop_ends_the_run_before_the_next_pass() -> None:
     assert fold(events).rounds == events[-1].rounds
 
 
+def test_a_run_stopped_before_it_began_reads_nothing() -> None:
+    prefilled, finished = decoded(DecodeConfig(gamma=4), ending=Ending(stopped=lambda: True))
+    assert (prefilled.tokens, finished.reason, finished.ids) == (0, "stopped", ())
+
+
 def test_passes_of_a_draft_that_was_stopped_are_counted() -> None:
     asked = 0
 
     def after_two_steps() -> bool:
         nonlocal asked
         asked += 1
-        return asked > 2
+        return asked > 3  # the first time before the prompt is read
 
     events = decoded(DecodeConfig(gamma=4, steps=4, max_new_tokens=100), ending=Ending(stopped=after_two_steps))
     draft = next(event for event in events if isinstance(event, DraftReady))

@@ -362,9 +362,9 @@ MASKED = 105
 """A word of the drafter's, which stands for its masks."""
 
 
-def clock(folder: Path, rows: int = FAR + 4) -> None:
+def clock(folder: Path, rows: int = FAR + 4, *, lost_at: Sequence[int] = (), moved: int = 0) -> None:
     """A GPT-2 that says which position comes next, and knows nothing else: position p has a direction of its own,
-    and its head answers with the token of p + 1."""
+    and its head answers with the token of p + 1. It is ``lost_at`` some tokens, and its ids are ``moved``."""
     width = 2 * rows
     config = GPT2Config(
         vocab_size=IDS, n_positions=rows, n_embd=width, n_layer=1, n_head=2, bos_token_id=END, eos_token_id=END,
@@ -378,9 +378,10 @@ def clock(folder: Path, rows: int = FAR + 4) -> None:
     directions = torch.eye(rows)
     wpe = torch.cat([directions, -directions], 1)  # of mean 0, which a norm takes away
     tensors["transformer.wpe.weight"] = wpe
+    tensors["transformer.wte.weight"][[*lost_at]] = 9 * wpe[0]
     head = torch.zeros(IDS, width)
     for position in range(rows):
-        head[10 + (position + 1) % 200] += wpe[position]
+        head[10 + 7 * (position + 1) % 200 + moved] += wpe[position]
     tensors["lm_head.weight"] = head
     save(folder, tensors, config.to_dict())
 
@@ -399,6 +400,27 @@ def own(tmp_path: Path) -> list[str]:
 
 
 PATIENT = ["--texts", TEXTS, "--tokens", "20", "--gamma", "4"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("broken", "mask", "suspect", "change"),
+    [
+        ({"lost_at": (END, MASKED - 2, MASKED - 1, IDS - 1)}, MASKED - 1, "mask id", str(MASKED)),
+        ({"moved": 1}, MASKED, "tokenizer map", "ids moved by 1"),
+    ],
+    ids=["mask id", "map"],
+)
+def test_a_wrong_mask_id_or_map_of_a_masked_drafter_is_named(
+    own: list[str], tmp_path: Path, broken: dict[str, Any], mask: int, suspect: str, change: str
+) -> None:
+    clock(tmp_path / "drafter", **broken)
+    file = tmp_path / "answer.json"
+    words = ["doctor", *own[:-1], str(mask), "--kind", "denoise", "--shift", "1", *PATIENT, "--json", str(file)]
+    assert main(words) == 0
+    facts = json.loads(file.read_text())["facts"]
+    assert (facts["verdict"], facts["suspect"]) == ("wrong", suspect)
+    assert change in facts["change"]
 
 
 def test_a_wrong_shift_on_the_command_line_is_named(

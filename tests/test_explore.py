@@ -247,6 +247,7 @@ def test_stop_keeps_what_was_done_also_within_a_batch(engine: Engine) -> None:
 def test_stop_ends_a_question_within_a_few_passes(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, after: int
 ) -> None:
+    assert engine.threads  # its probe takes a tenth of a second, whatever number of passes
     passes, decode = list[int](), CausalLM.decode
 
     def counted(*args: Any, **more: Any) -> Any:
@@ -257,7 +258,7 @@ def test_stop_ends_a_question_within_a_few_passes(
     monkeypatch.setattr(engine.target, "_exactness", {})  # the self-test of its bits can be stopped, too
     with contextlib.suppress(SpecDiffError):  # nothing was measured
         ExplorationRun(parse(EXPLORATIONS[name], {}), engine, lambda: len(passes) >= after).advance()
-    assert after <= len(passes) <= after + 10
+    assert after <= len(passes) <= after + 4
 
 
 def test_an_answer_stopped_before_its_first_run_does_not_say_zero_threads(engine: Engine) -> None:

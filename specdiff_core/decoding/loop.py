@@ -81,8 +81,11 @@ def speculate(
     with clock.span("prefill") as prefill:
         target_run, draft_run = target.start(drafter.layers), drafter.start()
         for start, end in pairwise([0, *range(len(ids) - 1 - after, len(ids) - 1, NARROW), len(ids) - 1]):
+            if ending.stopped():
+                reason = "stopped"
+                break
             draft_run.observe(ids[start:end], target_run.read(ids[start:end]))
-    yield from clock.report(Prefilled, tokens=len(ids) - 1, span=prefill.span)
+    yield from clock.report(Prefilled, tokens=target_run.length, span=prefill.span)
 
     while not reason:
         round, anchor, total = round + 1, ids[-1], len(ids) - len(prompt)

@@ -140,7 +140,7 @@ def _denoiser(drafter: MaskedDiffusionDrafter, vocab: SpecialIds) -> Iterator[Va
             moved = _with(model.network, decode=partial(_decode_moved, model.network, offset))
             yield Variant(POSITIONS, "0", _signed(offset), changed(model=Bidirectional(moved, model.config.mask_id)))
         renamed = _with(model, forward=partial(_renamed, model, offset, drafter.mask_id))
-        yield Variant(MAP, "the target’s ids", f"ids {_signed(offset)}", changed(model=renamed, _never=forbidden))
+        yield Variant(MAP, "the target’s ids", f"ids moved by {_signed(offset)}", changed(model=renamed, _never=forbidden))
     if count := len(drafter.unshared):
         unsupported = frozenset(range(size, drafter.vocab_size))
         id_map = changed(unshared=(), _never=forbidden, _unsupported=unsupported)

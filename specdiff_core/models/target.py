@@ -246,7 +246,11 @@ class Target(Reader):
             begun = joint.length
             at_once = joint.score(ids).logits
             pieces = [ids[end - part : end] for part, end in zip(parts, itertools.accumulate(parts), strict=True)]
-            part_logits = [split.score(piece).logits for piece in pieces if piece]
+            part_logits = []
+            for piece in filter(None, pieces):
+                if stopped():
+                    return False
+                part_logits.append(split.score(piece).logits)
             cached = zip(*(run._cache.views(begun, joint.length) for run in (joint, split)), strict=True)
             if not all(torch.equal(a, b) for a, b in [(torch.cat(part_logits), at_once), *cached]):
                 return False
