@@ -31,15 +31,18 @@ function staged({ lane, view, over, share, isSlow }) {
     return round && { lane, round, checked: Infinity, still: true };
   }
   const judging = isSlow && view.verified && !view.committed;
-  const checked = judging ? Math.floor(share * (resultsOf(view) + 0.999)) : Infinity;
+  const checked = judging ? share * (resultsOf(view) + 0.999) : Infinity;
   return { lane, round: view, checked, still: false };
 }
 
-/** @param {{tile: Tile, open: boolean, press: () => void}} props */
-const TileView = ({ tile: { kind, words, heat, mark, said, others }, open, press }) =>
+/** @param {{tile: Tile, light: number, open: boolean, press: () => void}} props `light`: how far the
+ *  light of the check has crossed the tile; outside of 0 to 1 it is elsewhere */
+const TileView = ({ tile: { kind, words, heat, mark, said, others }, light, open, press }) =>
   html`
     <li class="sd-tile-place">
-      <button type="button" class=${classes('sd-tile', `sd-tile-${kind}`)} data-heat=${heat}
+      <button type="button"
+        class=${classes('sd-tile', `sd-tile-${kind}`, light >= 0 && light < 1 && 'sd-lit')}
+        style=${{ '--share': light }} data-heat=${heat}
         aria-expanded=${String(open)} aria-label=${said} title=${others.join(' · ') || null}
         onclick=${press}>
         <span class="sd-tile-words">${words}</span>
@@ -107,7 +110,7 @@ export function Blanks(
 ) {
   const [open, setOpen] = useState(-1);
   const [size, setSize] = useState(/** @type {Size | null} */ (null));
-  const { stage, isSlow, share, selected, baseline, lanes, clocks, over, state } = scene;
+  const { stage, isSlow, selected, baseline, lanes, clocks, over, state } = scene;
   const played = staged(scene);
   const config = played?.lane.header?.config;
   const chosen = size ?? { gamma: Number(config?.gamma), steps: Number(config?.steps) };
@@ -115,10 +118,11 @@ export function Blanks(
   const at = redrawn ? { ...redrawn, checked: Infinity } : played;
   const round = at?.round;
   const count = played?.round.committed ? played.round.first : state?.tokens.length;
-  const tiles = at && round ? tilesOf(at.lane, round, at.checked) : [];
+  const checked = Math.floor(at?.checked ?? 0);
+  const tiles = at && round ? tilesOf(at.lane, round, checked) : [];
+  const light = at && round && at.checked < resultsOf(round) - 1 ? at.checked : -1;
   const base = baseline && baseline !== selected ? lanes[baseline] : null;
-  const caption = at && round && !redrawn ? captionOf(at.lane, round, base, at.checked) : '';
-  const lit = isSlow && round?.verified && !round.committed;
+  const caption = at && round && !redrawn ? captionOf(at.lane, round, base, checked) : '';
   const drafted = selected && selected !== baseline ? lanes[selected] : null;
   const speed = over && drafted
     ? speedUpSoFar(clocks[selected ?? ''], clocks[baseline ?? ''])
@@ -139,11 +143,10 @@ export function Blanks(
       <div class="sd-stage-block">
         <p class="sd-stage-prompt">${tailOf(lanes[selected ?? '']?.header?.prompt ?? '')}</p>
         <p class="sd-stage-text">${tailOf((scene.lane?.texts ?? []).slice(0, count).join(''))}</p>
-        <ol class=${classes('sd-tiles', lit && 'sd-lit')} aria-label="Blanks"
-          style=${{ '--share': share, '--tiles': tiles.length }}>
+        <ol class="sd-tiles" aria-label="Blanks" style=${{ '--tiles': tiles.length }}>
           ${tiles.map((tile, i) =>
             html`
-              <${TileView} key=${i} tile=${tile} open=${open === i}
+              <${TileView} key=${i} tile=${tile} light=${light - i} open=${open === i}
                 press=${() => setOpen(open === i ? -1 : i)} />
             `
           )}</ol>
