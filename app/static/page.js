@@ -14,8 +14,8 @@ import { until } from './views/dom.js';
 /** @typedef {{url: string, lanes?: string[] | null, title?: string,
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
-/** @typedef {{root: HTMLElement, showRecording?: (race: Asked) => unknown, restore?: (place: any) => unknown, place?: any,
- *  query?: () => string, lesson?: LessonTab, form?: {raw: Record<string, any>}}} Player `place`: what
+/** @typedef {{root: HTMLElement, showRecording?: (race: Asked) => unknown,
+ *  restore?: (place: any) => unknown, place?: any, query?: () => string, lesson?: LessonTab, form?: {raw: Record<string, any>}}} Player `place`: what
  *  it shows, as `restore` takes it */
 /**
  * @typedef {object} LessonTab what a tab does for the lessons that point at it

@@ -19,8 +19,8 @@ export function say(button, words) {
 /** Whether servers and browsers take a link with this query. @param {string} query */
 export const fits = (query) => location.pathname.length + query.length <= 8000;
 
-/** Put a query into the address, which keeps its room, and stays as it is if the query is too long. @param {'replaceState' | 'pushState'} [how]
- *  @param {any} [state] */
+/** Put a query into the address, which keeps its room, and stays as it is if the query is too long.
+ *  @param {'replaceState' | 'pushState'} [how] @param {any} [state] */
 export function address(query, how = 'replaceState', state = history.state) {
   const link = new URL(location.href);
   const room = link.searchParams.get('room');
