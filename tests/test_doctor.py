@@ -31,12 +31,13 @@ from specdiff_core.drafters.variants import _with as changed
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import doctor
 from specdiff_core.explorations.doctor import Doctor
+from specdiff_core.loading import load_pair
 from specdiff_core.models.causal import read_tables
 from specdiff_core.models.dflash import COPIES
 from specdiff_core.models.target import NetworkSession
 from specdiff_core.schema import reported
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import EMBEDDED
+from specdiff_core.schema.pairs import EMBEDDED, NONE
 
 FEW: dict[str, Any] = {"tokens": 40, "flavours": "stories,dialogue,code", "per_flavour": 2, "gamma": 4}
 
@@ -97,7 +98,7 @@ def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: st
     assert all(0 < alpha <= 1 for alpha in declared["alpha_at"])
     own = {
         "block": {"shift", "mask id", "feature layers", "embedding of the anchor slot", "positions"},
-        "mdlm": set(),  # it was trained here, and says all of itself in its file
+        "mdlm": {"mask id"},
         "eagle": {"shift", "feature layers"},
     }
     expected = own[name.split("_")[0]]
@@ -188,6 +189,19 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str, monkeyp
     assert final.facts["findings"][0].startswith(f"The {suspect} look")
 
 
+@pytest.mark.slow
+def test_a_wrong_mask_id_in_the_config_of_a_shipped_denoiser_is_named(engine: Engine, tmp_path: Path) -> None:
+    shipped, folder = EMBEDDED.drafter("mdlm"), tmp_path / "drafter"
+    shutil.copytree(shipped.source, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "mask_token_id": 77}))
+    drafters = (dataclasses.replace(shipped, source=str(folder)), NONE)
+    broken = Engine(load_pair(dataclasses.replace(EMBEDDED, drafters=drafters), engine.pair.placement))
+    final = examined(broken, "mdlm")
+    assert (final.facts["verdict"], final.facts["suspect"]) == ("wrong", "mask id"), final.facts["findings"]
+    assert final.facts["change"] == "1 “<|mask|>”"
+
+
 class Knowing(Stateless):
     """Drafts what the target says, but only behind a sign, or only ``without`` one."""
 
@@ -229,6 +243,7 @@ def test_a_template_foreign_to_the_drafter_is_named(
     other = with_drafter(Engine(pair), "mdlm", Knowing(engine, sign, without=without))
     final = examined(other, "mdlm", tokens=16)
     assert tuple(final.facts.get(name) for name in ("verdict", "suspect", "change")) == verdict
+    assert "template" not in final.facts["not_changed"]
 
 
 def test_a_weak_drafter_is_reported_as_weak(engine: Engine) -> None:

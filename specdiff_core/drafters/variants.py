@@ -15,7 +15,7 @@ from torch import Tensor
 from specdiff_core.drafters.base import Context, Drafter, Drafting, DraftSession
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleDrafter
-from specdiff_core.drafters.masked_diffusion import MaskedDiffusionDrafter
+from specdiff_core.drafters.masked_diffusion import CachedDenoiser, MaskedDiffusionDrafter
 from specdiff_core.models.bidirectional import Bidirectional
 from specdiff_core.models.eagle import EagleHead
 from specdiff_core.models.network import Attend, Vocabulary
@@ -60,7 +60,7 @@ def variants(drafter: Any, layers: int, vocab: SpecialIds) -> Variants:
     Args:
         layers: of the target.
     """
-    return [], dict.fromkeys(DECLARATIONS, "it has no such declaration")
+    return [], _without()
 
 
 @variants.register
@@ -69,6 +69,11 @@ def _of_mdlm(drafter: MaskedDiffusionDrafter, layers: int, vocab: SpecialIds) ->
     if not _learned_positions(drafter.model):
         why[POSITIONS] = "its positions are relative: moving all of them changes nothing"
     return [*_denoiser(drafter, vocab)], why
+
+
+@variants.register
+def _of_cached(drafter: CachedDenoiser, layers: int, vocab: SpecialIds) -> Variants:
+    return [*_masked(drafter, int(drafter.network.config.vocab_size), vocab)], _without(MASK)
 
 
 @variants.register
@@ -104,6 +109,11 @@ def _tables(own: Vocabulary, vocab: SpecialIds, use: Callable[[Vocabulary], Draf
             yield Variant(TABLES, declared, f"the target’s {name}", use(own._replace(**parts)))
 
 
+def _without(*changed: str) -> dict[str, str]:
+    """Reasons for all declarations but the ``changed`` ones, and the template, which the doctor itself changes."""
+    return {name: "it has no such declaration" for name in DECLARATIONS if name not in (*changed, TEMPLATE)}
+
+
 def _with(original: Any, **values: Any) -> Any:
     changed = copy.copy(original)
     for name, value in values.items():
@@ -115,6 +125,12 @@ def _masks(declared: int, size: int, vocab: SpecialIds) -> list[int]:
     """Candidates for the mask id: special ids, neighbours, and the last row of the table."""
     ids = dict.fromkeys([*vocab.special, *vocab.suppress, declared - 1, declared + 1, size - 1])
     return [token for token in ids if token != declared and 0 <= token < size][:MASKS]
+
+
+def _masked(drafter: Any, size: int, vocab: SpecialIds) -> Iterator[Variant]:
+    """Other mask ids."""
+    for mask in _masks(drafter.mask_id, size, vocab):
+        yield Variant(MASK, vocab.name(drafter.mask_id), vocab.name(mask), _with(drafter, mask_id=mask))
 
 
 def _layers(drafter: Any, count: int) -> Iterator[Variant]:
@@ -132,15 +148,16 @@ def _denoiser(drafter: MaskedDiffusionDrafter, vocab: SpecialIds) -> Iterator[Va
     shift, model, size = drafter.shift, drafter.model, int(drafter.model.config.vocab_size)
     yield Variant(SHIFT, _signed(shift), _signed(shift - 1), changed(), skip=1)
     yield Variant(SHIFT, _signed(shift), _signed(shift + 1), changed(shift=shift + 1))
-    for mask in _masks(drafter.mask_id, size, vocab):
-        yield Variant(MASK, vocab.name(drafter.mask_id), vocab.name(mask), changed(mask_id=mask))
+    yield from _masked(drafter, size, vocab)
     forbidden = tuple(drafter.forbidden)
     for offset in (-1, 1):
         if _learned_positions(model):
             moved = _with(model.network, decode=partial(_decode_moved, model.network, offset))
             yield Variant(POSITIONS, "0", _signed(offset), changed(model=Bidirectional(moved, model.config.mask_id)))
         renamed = _with(model, forward=partial(_renamed, model, offset, drafter.mask_id))
-        yield Variant(MAP, "the target’s ids", f"ids moved by {_signed(offset)}", changed(model=renamed, _never=forbidden))
+        yield Variant(
+            MAP, "the target’s ids", f"ids moved by {_signed(offset)}", changed(model=renamed, _never=forbidden)
+        )
     if count := len(drafter.unshared):
         unsupported = frozenset(range(size, drafter.vocab_size))
         id_map = changed(unshared=(), _never=forbidden, _unsupported=unsupported)
@@ -152,8 +169,7 @@ def _block(drafter: BlockDrafter, vocab: SpecialIds) -> Iterator[Variant]:
     yield Variant(SHIFT, "0", _signed(-1), changed(), skip=1)
     rolled = _with(drafter.network, denoise=partial(_earlier, drafter.network))
     yield Variant(SHIFT, "0", _signed(1), changed(network=rolled))
-    for mask in _masks(drafter.mask_id, len(drafter.words.read_embedding()), vocab):
-        yield Variant(MASK, vocab.name(drafter.mask_id), vocab.name(mask), changed(mask_id=mask))
+    yield from _masked(drafter, len(drafter.words.read_embedding()), vocab)
     for offset in (-1, 1):
         yield Variant(POSITIONS, "0", _signed(offset), changed(denoise=partial(_moved, drafter, offset)))
     inherited = type(drafter).denoise is BlockDrafter.denoise  # then it is the anchor's own
