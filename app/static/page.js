@@ -15,8 +15,8 @@ import { until } from './views/dom.js';
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
  *  race */
 /** @typedef {{root: HTMLElement, showRecording?: (race: Asked) => unknown,
- *  restore?: (place: any) => unknown, place?: any, query?: () => string, lesson?: LessonTab, form?: {raw: Record<string, any>}}} Player `place`: what
- *  it shows, as `restore` takes it */
+ *  restore?: (place: any) => unknown, place?: any, query?: () => string, lesson?: LessonTab,
+ *  form?: {raw: Record<string, any>}}} Player `place`: what it shows, as `restore` takes it */
 /**
  * @typedef {object} LessonTab what a tab does for the lessons that point at it
  * @property {(lesson: Lesson, moment: Moment | null) => Promise<Element | null>} show shows the

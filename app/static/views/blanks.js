@@ -22,7 +22,8 @@ import { isJudged } from '../state/verifier.js';
 
 /** The round on the stage: the one that plays, or, before and after, the staged one.
  *  @param {Scene} scene
- *  @returns {{lane: Lane, round: PartialRound, checked: number, still: boolean} | null} */
+ *  @returns {{lane: Lane, round: PartialRound, checked: number, still: boolean} | null} `checked`:
+ *  how many of its results may be shown, with a fraction for the one under way */
 function staged({ lane, view, over, share, isSlow }) {
   if (!lane) return null;
   if (over || !view?.size) {
@@ -35,14 +36,12 @@ function staged({ lane, view, over, share, isSlow }) {
   return { lane, round: view, checked, still: false };
 }
 
-/** @param {{tile: Tile, light: number, open: boolean, press: () => void}} props `light`: how far the
- *  light of the check has crossed the tile; outside of 0 to 1 it is elsewhere */
-const TileView = ({ tile: { kind, words, heat, mark, said, others }, light, open, press }) =>
+/** @param {{tile: Tile, lit: number | null, open: boolean, press: () => void}} props `lit`: how far
+ *  its check has come, while it is checked */
+const TileView = ({ tile: { kind, words, heat, mark, said, others }, lit, open, press }) =>
   html`
-    <li class="sd-tile-place">
-      <button type="button"
-        class=${classes('sd-tile', `sd-tile-${kind}`, light >= 0 && light < 1 && 'sd-lit')}
-        style=${{ '--share': light }} data-heat=${heat}
+    <li class=${classes('sd-tile-place', lit !== null && 'sd-lit')} style=${{ '--share': lit }}>
+      <button type="button" class=${classes('sd-tile', `sd-tile-${kind}`)} data-heat=${heat}
         aria-expanded=${String(open)} aria-label=${said} title=${others.join(' · ') || null}
         onclick=${press}>
         <span class="sd-tile-words">${words}</span>
@@ -120,9 +119,9 @@ export function Blanks(
   const count = played?.round.committed ? played.round.first : state?.tokens.length;
   const checked = Math.floor(at?.checked ?? 0);
   const tiles = at && round ? tilesOf(at.lane, round, checked) : [];
-  const light = at && round && at.checked < resultsOf(round) - 1 ? at.checked : -1;
   const base = baseline && baseline !== selected ? lanes[baseline] : null;
   const caption = at && round && !redrawn ? captionOf(at.lane, round, base, checked) : '';
+  const lit = at && round && checked < resultsOf(round) - 1 ? at.checked % 1 : null;
   const drafted = selected && selected !== baseline ? lanes[selected] : null;
   const speed = over && drafted
     ? speedUpSoFar(clocks[selected ?? ''], clocks[baseline ?? ''])
@@ -146,8 +145,8 @@ export function Blanks(
         <ol class="sd-tiles" aria-label="Blanks" style=${{ '--tiles': tiles.length }}>
           ${tiles.map((tile, i) =>
             html`
-              <${TileView} key=${i} tile=${tile} light=${light - i} open=${open === i}
-                press=${() => setOpen(open === i ? -1 : i)} />
+              <${TileView} key=${i} tile=${tile} lit=${i === checked ? lit : null}
+                open=${open === i} press=${() => setOpen(open === i ? -1 : i)} />
             `
           )}</ol>
         ${played?.still && block && html`
