@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import equality, page, peers, prompts, report, suite
+from benchmarks import counts, equality, page, peers, prompts, report, suite
 from specdiff_core.cli import call, options
 
 COMMANDS = {
@@ -15,6 +15,7 @@ COMMANDS = {
     prompts: "Write a file of prompts: from a corpus' validation text, or a published workload.",
     equality: "Rule match against vanilla, token for token; vanilla against generate().",
     peers: "Our lanes against transformers' own loops, on the same weights, and llama.cpp.",
+    counts: "Accepted drafts by position, here and in llama.cpp.",
     page: "How soon the page is usable, and what a watching browser costs a decode.",
 }
 

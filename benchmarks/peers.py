@@ -19,7 +19,7 @@ import dataclasses
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -233,7 +233,7 @@ def timed(engine: Engine, prompt: str, base: DecodeConfig, lane: Lane) -> Timed:
     clock = DeviceClock(engine.pair.placement.device)
     engine.encode(prompt, base)  # the first rendering of a chat starts a process, off all clocks
     if lane.is_llama:
-        return _llama_cpp(engine, prompt, base, lane, clock)
+        return llama_cpp(engine, prompt, base, lane, clock)
     if lane.call is None:
         clock.start()
         events = list(engine.decode(prompt, lane.ours.config(base), detail=False))
@@ -248,9 +248,12 @@ def timed(engine: Engine, prompt: str, base: DecodeConfig, lane: Lane) -> Timed:
     return Timed((seconds, seconds, len(ids)), ids)
 
 
-def _llama_cpp(engine: Engine, prompt: str, base: DecodeConfig, lane: Lane, clock: DeviceClock) -> Timed:
-    """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock."""
-    pair, target = engine.pair.spec, gguf_path(engine.pair.spec)
+def llama_cpp(
+    engine: Engine, prompt: str, base: DecodeConfig, lane: Lane, clock: DeviceClock, file: Path | None = None
+) -> Timed:
+    """llama.cpp's greedy decoding of the same ids, by its own clock and by the wall clock; ``file``: other weights than
+    the pair's own."""
+    pair, target = engine.pair.spec, file or gguf_path(engine.pair.spec)
     assert lane.call is not None and target is not None, "lanes_of checks both"
     drafts = llama.NGRAMS if lane.call.drafts else llama.PLAIN
     if lane.call.drafts == "ours":
@@ -334,6 +337,13 @@ def measure_peers(
     yield from log.fill(todo, measure)
 
 
+def drafted(runs: Iterable[Drafting]) -> dict[str, Any]:
+    """The sums of some runs, and τ."""
+    rounds, columns = zip(*runs, strict=True)
+    positions = [sum(column) for column in itertools.zip_longest(*columns, fillvalue=0)]
+    return {"drafts": sum(rounds), "positions": positions, "tau": 1 + sum(positions) / sum(rounds)}
+
+
 def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Tokens per second of every lane over all turns, and the ratio of ours to each lane of theirs: the mean of the
     flavours, as in a sweep.
@@ -357,10 +367,8 @@ def aggregate(turns: Sequence[Turn], lanes: Sequence[dict[str, Any]]) -> dict[st
         compared = 0 if name == "llama.cpp" else len(turns)  # it is what its own lanes are compared with
         entry = {**lane, "tokens_per_second": tokens / seconds, "compared": compared, "ties": sum(ties)}
         entry["equal"] = compared - len(ties)
-        if drafted := [turn.drafting[name] for turn in turns if name in turn.drafting]:
-            rounds, columns = zip(*drafted, strict=True)
-            positions = [sum(column) for column in itertools.zip_longest(*columns, fillvalue=0)]
-            entry |= {"drafts": sum(rounds), "positions": positions, "tau": 1 + sum(positions) / sum(rounds)}
+        if found := [turn.drafting[name] for turn in turns if name in turn.drafting]:
+            entry |= drafted(found)
         if lane["theirs"]:
             decode, wall = (interval(of_lane(name, i), of_lane(ours, i), groups)["mean"] for i in (0, 1))
             entry |= {"ratio": decode.value, "low": decode.low, "high": decode.high, "ratio_wall": wall.value}
@@ -424,13 +432,13 @@ class Peers(Tabled, kw_only=True, tag="peers"):
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),
             (f"Lanes without a counterpart, tokens/s: {', '.join(alone)}. " if alone else "")
-            + _drafting(numbers["lanes"]),
+            + drafting(numbers["lanes"]),
             f"Left out: {'; '.join(self.left_out)}" if self.left_out else "",
             differing((item["lane"], item) for item in numbers["differences"]),
         ]
 
 
-def _drafting(lanes: Sequence[dict[str, Any]]) -> str:
+def drafting(lanes: Sequence[dict[str, Any]]) -> str:
     """What the drafting lanes accept at each position; empty without one."""
     said = [
         lane["lane"]

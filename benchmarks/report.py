@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
+from benchmarks.counts import Counts
 from benchmarks.equality import Equality
 from benchmarks.page import Page
 from benchmarks.peers import Peers
@@ -27,7 +28,7 @@ from specdiff_core.schema.pairs import find_pair
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = (ROOT / "README.md", ROOT / "BENCHMARKS.md")
-KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Equality, Page)
+KINDS: tuple[type[Bench], ...] = (Sweep, Peers, Counts, Equality, Page)
 PART = re.compile(r"(<!-- (results|kinds|drafts|summary): ([\w. -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 LOOSE = re.compile(r"\d ?×|τ (?:of |= ?)?\d|\d tokens (?:per|/) ?s")
 """A measured number, which has to be in a part."""

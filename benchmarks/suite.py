@@ -35,13 +35,14 @@ COMMANDS = {
     "smollm2-drafts.json": f"{SWEEP} {SMOLLM2} --first 2 --temperature 1 --settings {{drafts}}",
     "smollm2-drafts-0.7.json": f"{SWEEP} {SMOLLM2} --first 2 --temperature 0.7 --settings {{drafts}}",
     "peers.json": f"benchmarks peers {{machine}} --repeats 1 --json {{file}} {SMOLLM2} --first 2 --settings {{peers}}",
+    "counts.json": f"benchmarks counts {{machine}} --json {{file}} {SMOLLM2}",
     "equality.json": "benchmarks equality {machine} --dtype fp32 --max-new-tokens 24 --json {file} "
     "--settings {equality}",
     "page.json": "benchmarks page --idle --starts 3 --repeats 5 --json {file}",
 }
 """File -> the words behind ``python -m`` that write it, the most important first."""
-OPTIONAL = ("page.json",)
-"""Needs a browser."""
+OPTIONAL = ("counts.json", "page.json")
+"""They need llama.cpp and a browser."""
 
 
 def commands(out: Path, machine: Sequence[str] = ()) -> dict[str, list[str]]:

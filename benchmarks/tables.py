@@ -59,7 +59,8 @@ def section(result: Bench) -> str:
         ConfigError: the result is not whole.
     """
     with whole(result):
-        return "\n\n".join([*filter(None, cast(Tabled, result).tables()), origin(result)])
+        *others, last = filter(None, cast(Tabled, result).tables())
+        return "\n\n".join([*others, last + ("\n\n" if last.startswith("|") else " ") + origin(result)])
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import torch
 from target import new_llama
 from test_distribution import engine_of
 
-from benchmarks import equality
+from benchmarks import counts, equality
 from benchmarks import peers as hf
 from benchmarks import report as report_module
 from benchmarks.__main__ import main
@@ -357,6 +357,11 @@ def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pyte
     assert (ours["drafts"], ours["positions"], ours["tau"]) == (6, [4, 2, 0, 0], 2.0) and ours["equal"] == 1
     assert lanes["llama.cpp, n-grams"]["equal"] == 0, "its text is not llama.cpp's own"
     assert f"{ours['lane']} 67% 33% 0% 0% (τ 2.00, 6 drafts)" in report(log)
+    found, _ = lanes_of(gguf, settings[1:], others="llama.cpp")
+    monkeypatch.setattr(counts, "in_f32", lambda file: (file, None))
+    whole, common = counts.counted(Engine(pair), PROMPTS[0].prompt, BASE, {"ours": found[0], "llama.cpp": found[1]})
+    assert whole["llama.cpp"] == whole["llama.cpp, F32"] == (6, (4, 2, 0, 0)) and whole["ours"][0] > 0
+    assert common["llama.cpp"][0] < BASE.max_new_tokens, "one token, again and again"
 
 
 class Served:

@@ -1,0 +1,153 @@
+"""Accepted drafts by position: our Markov drafter here and in llama.cpp, on the file and on the same numbers in F32.
+
+Greedy, with the same window and number of tokens; nothing is timed. On F32, llama.cpp's arithmetic differs from ours
+only by rounding; on the file it also rounds activations to eight bits. Where two texts part, both engines run once
+more up to there, on the same text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import gguf
+import msgspec
+import numpy as np
+
+from benchmarks import llama
+from benchmarks.peers import Drafting, Lane, Timed, drafted, drafting, gguf_path, lanes_of, llama_cpp, timed
+from benchmarks.tables import Tabled, bounds, finish, flavours_of
+from specdiff_core.cli.bench import add_measuring, begin, track
+from specdiff_core.decoding.clock import DeviceClock
+from specdiff_core.engine import Engine
+from specdiff_core.measure.runner import header
+from specdiff_core.measure.statistics import costs, interval
+from specdiff_core.measure.store import Measured, RowLog
+from specdiff_core.schema.settings import DecodeConfig
+
+OURS, FILE, EXACT = "ours", "llama.cpp", "llama.cpp, F32"
+
+
+class Counted(Measured, kw_only=True):
+    """Every lane once on one prompt."""
+
+    KEY = ("prompt",)
+    whole: dict[str, Drafting]  # lane -> of all tokens
+    common: dict[str, tuple[int, Drafting, Drafting]]  # lane of theirs -> common tokens; of these ours, theirs
+
+
+@functools.cache
+def in_f32(file: Path) -> tuple[Path, Any]:
+    """The numbers of a GGUF file as F32, and what keeps the new file."""
+    folder = tempfile.TemporaryDirectory(prefix="specdiff-")
+    fresh, reader = Path(folder.name) / "f32.gguf", gguf.GGUFReader(file)
+    writer = gguf.GGUFWriter(fresh, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if not key.startswith("GGUF.") and key not in ("general.architecture", "general.file_type"):
+            inner = field.types[-1] if field.types[0] is gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(key, field.contents(), field.types[0], inner)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return fresh, folder
+
+
+def counted(engine: Engine, prompt: str, base: DecodeConfig, lanes: Mapping[str, Lane]) -> tuple[Any, Any]:
+    """The fields of :class:`Counted`."""
+    file = gguf_path(engine.pair.spec)
+    assert file is not None, "lanes_of checks it"
+    clock = DeviceClock(engine.pair.placement.device)
+
+    def one(name: str, tokens: int) -> Timed:
+        config = dataclasses.replace(base, max_new_tokens=tokens)
+        if name == OURS:
+            return timed(engine, prompt, config, lanes[OURS])
+        return llama_cpp(engine, prompt, config, lanes[FILE], clock, file if name == FILE else in_f32(file)[0])
+
+    runs = {name: one(name, base.max_new_tokens) for name in (OURS, FILE, EXACT)}
+    common = {}
+    for name in (FILE, EXACT):
+        pairs = zip(runs[OURS].ids, runs[name].ids, strict=False)
+        same = sum(1 for _ in itertools.takewhile(lambda ids: ids[0] == ids[1], pairs))
+        both = [runs[OURS], runs[name]]
+        if same < base.max_new_tokens:
+            both = [one(lane, same) for lane in (OURS, name)] if same else [Timed((0, 0, 0), ())] * 2
+        common[name] = (same, both[0].drafting, both[1].drafting)
+    return {name: run.drafting for name, run in runs.items()}, common
+
+
+class Counts(Tabled, kw_only=True, tag="counts"):
+    """Accepted drafts by position, here and in llama.cpp."""
+
+    prompts: dict[str, int]
+    package: str  # llama.cpp's
+    rows: list[Counted]
+
+    def tables(self) -> list[str]:
+        lanes = [{"lane": name, **drafted(row.whole[name] for row in self.rows)} for name in self.rows[0].whole]
+        said = []
+        for name in self.rows[0].common:
+            same = [row.common[name] for row in self.rows]
+            whole = _ratios([row.whole[OURS] for row in self.rows], [row.whole[name] for row in self.rows])
+            both = [(ours, theirs) for _, ours, theirs in same if ours[0] and theirs[0]]
+            ours, theirs = [ours for ours, _ in both], [theirs for _, theirs in both]
+            for side, runs in ((OURS, ours), (name, theirs)):
+                lanes.append({"lane": f"{side} before {name} parts", **drafted(runs)})
+            equal = sum(tokens == self.settings["max_new_tokens"] for tokens, *_ in same)
+            said.append(
+                f"{name} writes our text on {equal} of {len(same)} prompts; its τ over ours is {whole}, and "
+                f"{_ratios(ours, theirs)} on the {sum(tokens for tokens, *_ in same)} tokens before the texts part."
+            )
+        return [
+            f"Our Markov drafter here and in llama.cpp ({self.package}), γ 4, greedy, "
+            f"{self.settings['max_new_tokens']} tokens, end of text ignored; prompts: {flavours_of(self.prompts)}. "
+            f"{drafting(lanes)} {' '.join(said)}"
+        ]
+
+
+def _ratios(ours: Sequence[Drafting], theirs: Sequence[Drafting]) -> str:
+    """Their τ over ours, paired by prompt."""
+    left, right = (
+        costs((str(number), rounds, rounds + sum(accepted)) for number, (rounds, accepted) in enumerate(runs))
+        for runs in (ours, theirs)
+    )
+    found = interval(left, right, {"all": [*left]})["all"]
+    return f"{found.value:.2f}× ({bounds(found.low, found.high)})"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_measuring(parser, settings="block_markov/4/1")
+
+
+def run(args: argparse.Namespace) -> None:
+    (engine, prompts, settings, base), facts, path = begin(args, lambda base, drafters: ["block_markov/4/1"])
+    base = dataclasses.replace(base, temperature=0.0, ignore_eos=True)
+    found, left_out = lanes_of(engine.pair.spec, settings[1:], others="llama.cpp")
+    lanes = {FILE if lane.call else OURS: lane for lane in found}
+    assert len(lanes) == 2, left_out
+    log = RowLog(path, header("counts", engine, prompts, settings, base), Counted)
+
+    def measure(prompt: Any) -> Counted:
+        whole, common = counted(engine, prompt.prompt, base, lanes)
+        return Counted(prompt=prompt.id, flavour=prompt.flavour, whole=whole, common=common)
+
+    log = track(log.fill({(prompt.id,): prompt for prompt in prompts}, measure))
+    counts = Counter(prompt.flavour for prompt in prompts)
+    rows = [msgspec.to_builtins(row) for row in log.rows]
+    finish(
+        args,
+        log.result(
+            Counts, provenance=facts, prompts=counts, package=f"{llama.PACKAGE} {version(llama.PACKAGE)}", rows=rows
+        ),
+    )
