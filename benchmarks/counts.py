@@ -31,6 +31,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.statistics import costs, interval
 from specdiff_core.measure.store import Measured, RowLog
+from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig
 
 OURS, FILE, EXACT = "ours", "llama.cpp", "llama.cpp, F32"
@@ -135,7 +136,8 @@ def run(args: argparse.Namespace) -> None:
     base = dataclasses.replace(base, temperature=0.0, ignore_eos=True)
     found, left_out = lanes_of(engine.pair.spec, settings[1:], others="llama.cpp")
     lanes = {FILE if lane.call else OURS: lane for lane in found}
-    assert len(lanes) == 2, left_out
+    if len(lanes) < 2:
+        raise ConfigError("; ".join(left_out) or "llama.cpp can't run this pair.", hint="Give --pair smollm2.")
     log = RowLog(path, header("counts", engine, prompts, settings, base), Counted)
 
     def measure(prompt: Any) -> Counted:
