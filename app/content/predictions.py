@@ -12,7 +12,7 @@ from typing import Any
 
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.base import ExplorationResult
-from specdiff_core.explorations.runs import bounds, narrow
+from specdiff_core.explorations.runs import bounds
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.statistics import costs, interval
 from specdiff_core.measure.store import read_result
@@ -111,10 +111,9 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
             for row in answer.rows
             if row.get("speedup")
         }
-        few = "; its bootstrap over few prompts is too narrow" if narrow(answer.rows) else ""
         where = {"pair": settings.pair, "temperature": settings.temperature, "order": settings.order}
         where |= _machine(answer)
-        yield {**where, "about": f"The recorded γ × T map{few}", "cells": _cells(rows)}
+        yield {**where, "about": "The recorded γ × T map", "cells": _cells(rows)}
 
 
 def _machine(answer: ExplorationResult) -> dict[str, str]:

@@ -14,7 +14,7 @@ from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, Sh
 from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
 from specdiff_core.explorations.papers import BY_POSITION, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds, narrow
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.fields import ask
@@ -147,7 +147,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         figures.append(_by_kind(rows, looks, kinds[1:] or kinds))
         return Report(
             answer=answer,
-            notes=[*notes, *narrow(timed)],
+            notes=notes,
             figures=figures,
             boards=boards,
             switches=[switch for switch in switches if len(switch.options) > 1],

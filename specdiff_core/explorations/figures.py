@@ -116,15 +116,9 @@ def measured(row: Row) -> str:
 
 def rivals(best: Row, rows: Iterable[Row]) -> list[Row]:
     """The other rows that may be as fast as ``best``, the fastest first: on the same prompts, the interval of its lead
-    (``behind``) contains 1. Rows without one, as earlier versions recorded them, are rivals if the intervals overlap,
-    which leaves more of them."""
-
-    def near(row: Row) -> bool:
-        if (least := row.get("behind_low")) is not None:
-            return bool(least <= 1)
-        return bool(best.get("low") and (row.get("high") or 0) >= best["low"])
-
-    return sorted((row for row in rows if row is not best and near(row)), key=lambda row: -row["speedup"])
+    (``behind``) contains 1."""
+    known = (row for row in rows if row is not best and row.get("behind_low") is not None)
+    return sorted((row for row in known if row["behind_low"] <= 1), key=lambda row: -row["speedup"])
 
 
 def percent(share: float) -> str:

@@ -19,7 +19,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, command_words
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
-from specdiff_core.explorations.runs import Runs, narrow
+from specdiff_core.explorations.runs import Runs
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import interval
 from specdiff_core.schema.errors import ConfigError
@@ -192,7 +192,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             )
         titles = {name: f"Block drafter, {LABELS[name]}" for name in raced}
         figures = [_curves(by), _guesses(by[STREAK], facts), _positions(by), _race(raced)]
-        return Report(answer=answer, notes=[*notes, *narrow(raced.values())], figures=figures, titles=titles)
+        return Report(answer=answer, notes=notes, figures=figures, titles=titles)
 
 
 def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.methods import BASELINE, Method, find_method, methods_of
 
@@ -115,7 +115,6 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
                 *([f"Slower than vanilla: {draw.listed(slow)}."] if slow else []),
                 "The formula assumes one α for all positions and rounds, but real drafts come in streaks: a token is "
                 "easier to guess after an accepted one. So the measured curve differs from the dotted one.",
-                *narrow(rows),
             ],
             figures=[_plane(rows), *_serving(rows, facts), _passes(rows, facts), _lengths(rows)],
             titles={row["race"]: row["label"] for row in rows if row.get("race")},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.decoding.pieces import with_pieces
@@ -12,7 +12,7 @@ from specdiff_core.explorations.base import ShouldStop, StopFlag
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.race import race
 from specdiff_core.measure.runner import Run, plan
-from specdiff_core.measure.statistics import FEW, Interval
+from specdiff_core.measure.statistics import Interval
 from specdiff_core.measure.store import Rows, short_times
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
@@ -57,14 +57,6 @@ def bounds(speed: Interval, counts: Sequence[int], *, name: str = "speedup", pre
     enough = min(counts) > 1 and sum(counts) > 2
     ends = {f"{prefix}low": speed.low if enough else None, f"{prefix}high": speed.high if enough else None}
     return {name: speed.value, **ends, **({"interval": speed.by} if enough and not prefix else {})}
-
-
-def narrow(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A note if rows have bootstrap intervals over few prompts, as earlier versions recorded them."""
-    bootstraps = [row for row in rows if row.get("low") is not None and row.get("interval", "bootstrap") == "bootstrap"]
-    few = sorted({row["prompts"] for row in bootstraps if row["prompts"] < FEW})
-    words = "The 95 % intervals are a bootstrap over {} prompts; with so few, they are too narrow."
-    return [words.format(" and ".join(map(str, few)))] if few else []
 
 
 class Runs(Rows):

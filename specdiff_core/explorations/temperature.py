@@ -14,7 +14,7 @@ from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldSto
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.papers import BY_TEMPERATURE, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask
@@ -140,7 +140,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
 
         return Report(
             answer=answer,
-            notes=[*notes, *narrow(rows)],
+            notes=notes,
             figures=[
                 heat(
                     "speedup",

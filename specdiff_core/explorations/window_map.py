@@ -19,7 +19,7 @@ from specdiff_core.explorations.base import Answer, AtTemperature, Report, Shoul
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.papers import BY_STEPS, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, narrow
+from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
@@ -159,7 +159,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             notes.append(f"No window pays off: {words}.")
         if best and chosen:
             regret, ends = 1 - 1 / chosen.get("behind", best["speedup"] / chosen["speedup"]), ""
-            if chosen.get("behind_low"):  # recordings of earlier versions have no paired interval
+            if chosen.get("behind_low"):  # over a few prompts there is no interval
                 low, high = 1 - 1 / chosen["behind_low"], 1 - 1 / chosen["behind_high"]
                 ends = f" (95 % interval {100 * low:.0f} to {100 * high:.0f} %, on the same prompts)"
             notes.append(
@@ -182,7 +182,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             else f"{pair}, {drafter}, temperature {self.temperature:g}: the fastest window "
             f"measured is γ {best['gamma']} with T {best['steps']}, {draw.measured(best)} over vanilla, with "
             f"τ = {ratio(best['tau'])} tokens per round." + _as_good(best, cells),
-            notes=[*notes, *narrow(rows)],
+            notes=notes,
             figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
             titles={
                 row["race"]: f"{drafter} "
@@ -194,7 +194,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
 
 def _as_good(best: Row, cells: Sequence[Row]) -> str:
-    """A sentence on the other cells whose intervals overlap that of the best one."""
+    """A sentence on the other cells that may be as fast as the best one."""
     serial = all(row["steps"] == row["gamma"] for row in cells)  # a pass for each token
     others = [
         f"γ {row['gamma']}" + ("" if serial or row["steps"] == best["steps"] else f" with T {row['steps']}")
@@ -202,11 +202,6 @@ def _as_good(best: Row, cells: Sequence[Row]) -> str:
     ]
     if not others:
         return ""
-    if not any(row.get("behind_low") for row in cells):  # recorded by an earlier version
-        return (
-            f" Its interval overlaps with that of {draw.shortlist(others)}; it has no rows of each prompt, so it "
-            "can't compare windows prompt by prompt, which distinguishes more of them."
-        )
     return f" {draw.shortlist(others)} may be as fast: the interval of the ratio on the same prompts contains 1."
 
 
