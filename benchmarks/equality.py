@@ -236,13 +236,12 @@ class Equality(Tabled, kw_only=True, tag="equality"):
             rows.append([*row, f"{different} of {compared}" if compared else "–"])
         named = ((f"{item['setting']} at temperature {item['temperature']:g}", item) for item in numbers["differences"])
         return [
-            f"Rule `match` against vanilla at the same seed ({self.dtype}), and vanilla against "
-            f"`generate(do_sample=False)`: {numbers['compared']} comparisons over "
+            table(["drafter/γ/T/B/K/selection", *(f"{t:g}" for t in temperatures), "logits that differ"], rows),
+            "Texts equal to vanilla's, by temperature. Rule `match` against vanilla at the same seed "
+            f"({self.dtype}), and vanilla against `generate(do_sample=False)`: {numbers['compared']} comparisons over "
             f"{numbers['tokens']} vanilla tokens, **{numbers['equal']} texts equal**. Bits: of the "
             "tokens that a drafted run committed, those whose logits (the target's, over the whole "
-            "vocabulary) differ from vanilla's in any bit. Equal texts by temperature:",
-            table(["drafter/γ/T/B/K/selection", *(f"{t:g}" for t in temperatures), "logits that differ"], rows),
-            differing(named),
+            "vocabulary) differ from vanilla's in any bit. " + differing(named),
         ]
 
 

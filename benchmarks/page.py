@@ -205,10 +205,10 @@ class Page(Tabled, kw_only=True, tag="page"):
             low, high = value["interval"]
             costs.append(f"{lane} {value['median']:.3f}× ({bounds(low, high, '.3f')})")
         return [
-            "A real server and a real browser on the same machine, with the files in its disk cache."
-            + " The browser ran at idle priority, as if on another machine." * self.idle,
             table(["wait", "times", "median", "lowest–highest"], waits),
-            f"The decoding process holds {memory['median']:.0f} MiB after a race "
+            "A real server and a real browser on the same machine, with the files in its disk cache."
+            + " The browser ran at idle priority, as if on another machine." * self.idle
+            + f" The decoding process holds {memory['median']:.0f} MiB after a race "
             f"({bounds(memory['low'], memory['high'], '.0f')})."
             + "".join(
                 f" A first visit transfers {value['size']['median']:.0f} kB until the recording is "

@@ -431,10 +431,14 @@ class Peers(Tabled, kw_only=True, tag="peers"):
             table(
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),
-            (f"Lanes without a counterpart, tokens/s: {', '.join(alone)}. " if alone else "")
-            + drafting(numbers["lanes"]),
-            f"Left out: {'; '.join(self.left_out)}" if self.left_out else "",
-            differing((item["lane"], item) for item in numbers["differences"]),
+            " ".join(
+                [
+                    *([f"Lanes without a counterpart, tokens/s: {', '.join(alone)}."] if alone else []),
+                    drafting(numbers["lanes"]),
+                    *([f"Left out: {'; '.join(self.left_out)}."] if self.left_out else []),
+                    differing((item["lane"], item) for item in numbers["differences"]),
+                ]
+            ),
         ]
 
 
