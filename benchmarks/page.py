@@ -100,7 +100,7 @@ def run_on_page(page: Any) -> tuple[dict[str, float], dict[str, Any]]:
     lane's result from its trace."""
     before = page.evaluate(STARTED)
     page.evaluate(WATCH)
-    over = f"!{LIVE}.live && {STARTED} !== {json.dumps(before)}"
+    over = f"!{LIVE}.shown.growing && {STARTED} !== {json.dumps(before)}"
     page.wait_for_function(over, timeout=TIMEOUT, polling=500)  # not in every frame
     page.evaluate(f"{LIVE}.shown.player.pause()")  # the replay must not compete with the next measurement
     firsts = {name: milliseconds / 1000 for name, milliseconds in page.evaluate("window.firsts").items()}
