@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from benchmarks import llama
-from benchmarks.peers import Drafting, Lane, Timed, drafted, drafting, gguf_path, lanes_of, llama_cpp, timed
+from benchmarks.peers import Drafting, Lane, Timed, drafted, gguf_path, lanes_of, llama_cpp, timed
 from benchmarks.tables import Tabled, bounds, finish, flavours_of
 from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.decoding.clock import DeviceClock
@@ -31,6 +31,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.statistics import costs, interval
 from specdiff_core.measure.store import Measured, RowLog
+from specdiff_core.measure.sweep import table
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -96,34 +97,37 @@ class Counts(Tabled, kw_only=True, tag="counts"):
     rows: list[Counted]
 
     def tables(self) -> list[str]:
-        lanes = [{"lane": name, **drafted(row.whole[name] for row in self.rows)} for name in self.rows[0].whole]
-        said = []
+        rows, alike = [], []
         for name in self.rows[0].common:
             same = [row.common[name] for row in self.rows]
-            whole = _ratios([row.whole[OURS] for row in self.rows], [row.whole[name] for row in self.rows])
-            both = [(ours, theirs) for _, ours, theirs in same if ours[0] and theirs[0]]
-            ours, theirs = [ours for ours, _ in both], [theirs for _, theirs in both]
-            for side, runs in ((OURS, ours), (name, theirs)):
-                lanes.append({"lane": f"{side} before {name} parts", **drafted(runs)})
+            pairs = {
+                name: [(row.whole[OURS], row.whole[name]) for row in self.rows],
+                f"{name}, up to the first difference": [(ours, its) for _, ours, its in same if ours[0] and its[0]],
+            }
+            for label, runs in pairs.items():
+                sums = [drafted(side) for side in zip(*runs, strict=True)]
+                shares = [" ".join(f"{n / one['drafts']:.0%}" for n in one["positions"]) for one in sums]
+                rows.append([label, *shares, *(f"{one['tau']:.2f}" for one in sums), _ratio(runs)])
             equal = sum(tokens == self.settings["max_new_tokens"] for tokens, *_ in same)
-            said.append(
-                f"{name} writes our text on {equal} of {len(same)} prompts; its τ over ours is {whole}, and "
-                f"{_ratios(ours, theirs)} on the {sum(tokens for tokens, *_ in same)} tokens before the texts part."
-            )
+            alike.append(f"{name}: our text on {equal} of {len(same)} prompts")
         return [
-            f"Our Markov drafter here and in llama.cpp ({self.package}), γ 4, greedy, "
-            f"{self.settings['max_new_tokens']} tokens, end of text ignored; prompts: {flavours_of(self.prompts)}. "
-            f"{drafting(lanes)} {' '.join(said)}"
+            table(["llama.cpp with our drafter", "accepted, ours", "its", "τ, ours", "its", "its τ over ours"], rows),
+            f"Our Markov drafter here and in llama.cpp ({self.package}), on the file and on the same numbers in F32; "
+            f"γ 4, greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
+            f"{flavours_of(self.prompts)}. "
+            "Accepted: by position, of all drafts (joint acceptance); τ: 1 + accepted tokens per draft. "
+            f"{'; '.join(alike)}. Its counts differ because its texts do: rounding decides near-ties, on the file "
+            "(whose activations it rounds to eight bits) more often than in F32.",
         ]
 
 
-def _ratios(ours: Sequence[Drafting], theirs: Sequence[Drafting]) -> str:
+def _ratio(runs: Sequence[tuple[Drafting, Drafting]]) -> str:
     """Their τ over ours, paired by prompt."""
-    left, right = (
-        costs((str(number), rounds, rounds + sum(accepted)) for number, (rounds, accepted) in enumerate(runs))
-        for runs in (ours, theirs)
+    ours, its = (
+        costs((str(number), rounds, rounds + sum(accepted)) for number, (rounds, accepted) in enumerate(side))
+        for side in zip(*runs, strict=True)
     )
-    found = interval(left, right, {"all": [*left]})["all"]
+    found = interval(ours, its, {"all": [*ours]})["all"]
     return f"{found.value:.2f}× ({bounds(found.low, found.high)})"
 
 

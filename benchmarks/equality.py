@@ -21,11 +21,11 @@ from torch import Tensor
 from benchmarks.tables import Tabled, differing, finish
 from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.engine import Engine
+from specdiff_core.explorations.figures import listed
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, ranks
 from specdiff_core.measure.runner import header
 from specdiff_core.measure.store import Measured, RowLog
-from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.network import CausalLM
@@ -221,27 +221,23 @@ class Equality(Tabled, kw_only=True, tag="equality"):
 
     def tables(self) -> list[str]:
         numbers = self.result
-        temperatures = sorted({entry["temperature"] for entry in numbers["entries"]})
-        equal: dict[str, dict[float, str]] = defaultdict(dict)
+        equal: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         bits: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for entry in numbers["entries"]:
             name = "vanilla and generate()" if entry["setting"] == GENERATE else entry["setting"]
-            equal[name][entry["temperature"]] = f"{entry['equal']}/{entry['compared']}"
-            bits[name][0] += entry["bits_different"]
-            bits[name][1] += entry["bits_compared"]
-        rows = []
-        for name, by_temperature in equal.items():
-            different, compared = bits[name]
-            row = [name, *(by_temperature.get(temperature, "–") for temperature in temperatures)]
-            rows.append([*row, f"{different} of {compared}" if compared else "–"])
+            for sums, counted in ((equal, ("equal", "compared")), (bits, ("bits_different", "bits_compared"))):
+                sums[name] = [total + entry[field] for total, field in zip(sums[name], counted, strict=True)]
+        temperatures = listed([f"{t:g}" for t in sorted({entry["temperature"] for entry in numbers["entries"]})])
+        texts = ", ".join(f"{name} {same}/{compared}" for name, (same, compared) in equal.items())
+        rounded = ", ".join(f"{name} {different} of {count}" for name, (different, count) in bits.items() if different)
         named = ((f"{item['setting']} at temperature {item['temperature']:g}", item) for item in numbers["differences"])
         return [
-            table(["drafter/γ/T/B/K/selection", *(f"{t:g}" for t in temperatures), "logits that differ"], rows),
-            "Texts equal to vanilla's, by temperature. Rule `match` against vanilla at the same seed "
-            f"({self.dtype}), and vanilla against `generate(do_sample=False)`: {numbers['compared']} comparisons over "
-            f"{numbers['tokens']} vanilla tokens, **{numbers['equal']} texts equal**. Bits: of the "
-            "tokens that a drafted run committed, those whose logits (the target's, over the whole "
-            "vocabulary) differ from vanilla's in any bit. " + differing(named),
+            f"Rule `match` against vanilla at the same seed ({self.dtype}; temperatures {temperatures}), and vanilla "
+            f"against `generate(do_sample=False)`: {numbers['compared']} comparisons over {numbers['tokens']} vanilla "
+            f"tokens, **{numbers['equal']} texts equal**. By drafter/γ/T/B/K/selection: {texts}. Committed tokens "
+            "whose logits (the target's, over the whole vocabulary) differ from vanilla's in any bit: "
+            f"{rounded or 'none'}{'; of the others none' if rounded else ''}.",
+            differing(named),
         ]
 
 

@@ -10,7 +10,6 @@ the same weights differ by some percent.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import threading
 import time
@@ -45,7 +44,7 @@ PLAYING = f"{THERE} && {LIVE}.shown.player.t > 0"
 FIRSTS = {
     "event": "true",
     "token": "Object.values(states).some((state) => state?.tokens.length)",
-    "window": "states.drafted?.window?.draft",
+    "window": "states.drafted?.window?.draft || states.drafted?.tokens.length",
 }
 """The first of each on the screen: its condition, with the states of all lanes."""
 _FIRSTS = FIRSTS.items()
@@ -63,7 +62,6 @@ WATCH = f"""() => {{
     look();
 }}"""
 HEADER = f"{LIVE}.shown.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
-STARTED = f"{HEADER}.started_at"
 RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.shown.trace.lanes).map(([name, events]) => {
     const last = events.find((event) => event.kind === 'Finished');
     return [name, {seconds: last.seconds, ids: last.ids, waited: last.waited_seconds}];
@@ -98,9 +96,8 @@ def first_visit(browser: Any, url: str) -> dict[str, float]:
 def run_on_page(page: Any) -> tuple[dict[str, float], dict[str, Any]]:
     """Press Run: seconds until the page shows the first event, token and draft window (:data:`FIRSTS`), and each
     lane's result from its trace."""
-    before = page.evaluate(STARTED)
     page.evaluate(WATCH)
-    over = f"!{LIVE}.shown.growing && {STARTED} !== {json.dumps(before)}"
+    over = f"window.firsts.event && !{LIVE}.shown.growing"
     page.wait_for_function(over, timeout=TIMEOUT, polling=500)  # not in every frame
     page.evaluate(f"{LIVE}.shown.player.pause()")  # the replay must not compete with the next measurement
     firsts = {name: milliseconds / 1000 for name, milliseconds in page.evaluate("window.firsts").items()}

@@ -390,8 +390,7 @@ TRANSFORMERS_NOTE = (
 LLAMA_CPP_NOTE = (
     " llama.cpp decodes the same file and multiplies its four-bit numbers as they are. At "
     "one row that takes a fraction of the time of our products; at the rows of a verifying pass it "
-    "does not. The fastest plain decoding on a CPU is where speculation gains least. Where llama.cpp "
-    "drafts, its text is compared with its own plain one."
+    "does not. Where llama.cpp drafts, its text is compared with its own plain one."
 )
 
 
@@ -431,28 +430,10 @@ class Peers(Tabled, kw_only=True, tag="peers"):
             table(
                 ["ours", "tokens/s", "theirs", "tokens/s", "ratio", "95 % interval", "by wall clock", "same text"], rows
             ),
-            " ".join(
-                [
-                    *([f"Lanes without a counterpart, tokens/s: {', '.join(alone)}."] if alone else []),
-                    drafting(numbers["lanes"]),
-                    *([f"Left out: {'; '.join(self.left_out)}."] if self.left_out else []),
-                    differing((item["lane"], item) for item in numbers["differences"]),
-                ]
-            ),
+            f"Lanes without a counterpart, tokens/s: {', '.join(alone)}." if alone else "",
+            f"Left out: {'; '.join(self.left_out)}." if self.left_out else "",
+            differing((item["lane"], item) for item in numbers["differences"]),
         ]
-
-
-def drafting(lanes: Sequence[dict[str, Any]]) -> str:
-    """What the drafting lanes accept at each position; empty without one."""
-    said = [
-        lane["lane"]
-        + "".join(f" {count / lane['drafts']:.0%}" for count in lane["positions"])
-        + f" (τ {lane['tau']:.2f}, {plural(lane['drafts'], 'draft')})"
-        for lane in lanes
-        if lane.get("drafts")
-    ]
-    about = "Accepted drafts by position, of all drafts (joint acceptance), and τ, 1 + accepted tokens per draft"
-    return f"{about}: {'; '.join(said)}." if said else ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -31,13 +31,14 @@ def flavours_of(prompts: Mapping[str, int]) -> str:
 
 
 def differing(texts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-    """The texts that differ from vanilla's, by name, and what ``difference`` returned; or empty."""
+    """The texts that differ from vanilla's although no tie explains it, by name, and what ``difference`` returned; or
+    empty. The result has those at a tie, too."""
     by_name: dict[str, list[str]] = defaultdict(list)
     for name, diff in texts:
-        why = f"{diff['margin']:.1e}" + ("" if diff["tie"] else ", UNEXPLAINED")
-        by_name[name].append(f"{diff['prompt']} from token {diff['token']} ({why})")
+        if not diff["tie"]:
+            by_name[name].append(f"{diff['prompt']} from token {diff['token']} ({diff['margin']:.1e})")
     lines = [f"{name}: {', '.join(found)}" for name, found in by_name.items()]
-    about = "Texts that differ, and how far apart the two best tokens are there"
+    about = "UNEXPLAINED differences, and how far apart the two best tokens are there"
     return f"{about}: {'; '.join(lines)}." if lines else ""
 
 

@@ -318,7 +318,7 @@ class Engine:
         return self._threads
 
     def _count(self, threads: int) -> int:
-        """CPU threads, of which so many were asked for; see :class:`~specdiff_core.schema.decoder.Decoder`."""
+        """The number of CPU threads for ``threads``; see :class:`~specdiff_core.schema.decoder.Decoder`."""
         return threads if threads > 0 else max(1, self.threads + threads)
 
     def _header(

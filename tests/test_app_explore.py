@@ -363,7 +363,6 @@ def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
             )
             assert not unasked.keys() & {field["name"] for field in final["forms"][name]["fields"]}
             assert {column for row in found["rows"] for column in row} <= EXPLORATIONS[name].columns.keys()
-    assert set(final["renamed"].values()) <= EXPLORATIONS.keys() and final["renamed"]["diverge"] == "side-by-side"
 
 
 def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

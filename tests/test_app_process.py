@@ -129,7 +129,7 @@ def test_errors_keep_words_and_traceback(remote: Remote, caplog: pytest.LogCaptu
     assert list(decoder(remote, "plain").decode("Once", CONFIG))[-1]
 
 
-def test_a_dead_process_is_told_and_replaced() -> None:
+def test_a_dead_process_is_reported_and_replaced() -> None:
     engines = engines_elsewhere(load)
     messages: list[str] = []
     first_time = ["Loading embedded", "Warming up"]

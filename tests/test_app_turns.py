@@ -215,7 +215,7 @@ def test_nothing_begins_that_was_stopped_or_after_the_server_has_ended(monkeypat
     assert all(waiting.done.wait(5) and waiting.error is None for waiting in jobs) and not decoder.calls
 
 
-def test_who_waits_is_told_the_place_and_can_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_job_reports_its_queue_position_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job.Job, "turns", turns.Turns())
     monkeypatch.setattr(turns, "GLANCE", 0.01)
     jobs, decoder = job.Jobs(), FakeDecoder()

@@ -167,7 +167,7 @@ def test_drafters_that_predict_from_the_anchor_are_left_out(engine: Engine, monk
     assert report(log).count("from an anchor, and block has one.") == 2
 
 
-def test_the_assistant_drafts_as_many_tokens_as_it_is_told(engine: Engine) -> None:
+def test_the_assistant_drafts_as_many_tokens_as_it_is_given(engine: Engine) -> None:
     small: Any = engine.drafter("autoregressive").reader.model
     before = small.generation_config.to_dict()
     counts = []

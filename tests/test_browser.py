@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
 
+from benchmarks.page import FIRSTS, run_on_page
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.trace import read_trace
 from tests.browsing import (
@@ -285,6 +286,13 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         time.sleep(0.05)
 
 
+def test_the_page_benchmark_reads_the_result_of_a_run(browser: Any, address: str) -> None:
+    with visit(browser, address) as page:
+        firsts, result = run_on_page(page)
+    assert firsts.keys() == FIRSTS.keys() and all(seconds > 0 for seconds in firsts.values())
+    assert [*result] == ["vanilla", "drafted"] and all(lane["ids"] for lane in result.values())
+
+
 def test_a_reload_and_a_slow_connection_lose_nothing(browser: Any, address: str) -> None:
     with visit(browser, address, reloads=True) as page:
         start(page, "live", "A slow run that is reloaded")
@@ -404,7 +412,7 @@ def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: boo
             page.wait_for_function(DARK)
 
 
-def test_who_waits_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve: Any, served: Any) -> None:
+def test_a_waiting_visitor_gets_a_turn_and_a_server_dies_under_both(browser: Any, serve: Any, served: Any) -> None:
     """One runs and two waits: two can leave, or gets a turn. Of a server that dies, a race that is measured stays as
     far as it came, and a waiting visitor is free again. When it is back, the page reloads itself with prompt and
     settings, and runs."""

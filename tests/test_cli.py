@@ -184,7 +184,7 @@ def test_a_stopped_lane_is_compared_if_its_text_is_long_enough() -> None:
         ("race --methods dflash --pair gpt2-mdlm --prompt Once", "has no drafter for dflash"),
     ],
 )
-def test_what_cannot_run_is_told_before_anything_is_loaded(
+def test_what_cannot_run_is_refused_before_anything_is_loaded(
     words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(options, "open_engine", lambda *_: pytest.fail("nothing may be loaded"))
@@ -193,7 +193,7 @@ def test_what_cannot_run_is_told_before_anything_is_loaded(
     assert status == 2 and message in err and "hint: " in err
 
 
-def test_a_place_where_nothing_can_be_written_is_told_before_the_work(
+def test_an_unwritable_path_is_refused_before_the_work(
     decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -238,7 +238,7 @@ def test_race_says_that_the_machine_was_busy(decoder: FakeDecoder, capsys: pytes
         assert f"threads waiting for a processor: {waiting:.2f}" in out
 
 
-def test_replay_tells_what_decode_told(
+def test_replay_prints_what_decode_printed(
     decoder: FakeDecoder, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     trace = tmp_path / "run.jsonl"

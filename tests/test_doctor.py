@@ -87,7 +87,7 @@ def slow_but(names: Iterable[str], *quick: str) -> Any:
 
 
 @pytest.mark.parametrize("name", slow_but(["mdlm", "block", "block_markov", "eagle"], "block"))
-def test_a_sound_drafter_is_told_to_be_declared_rightly(engine: Engine, name: str) -> None:
+def test_a_sound_drafter_is_found_correctly_declared(engine: Engine, name: str) -> None:
     before = {key: value.clone() for key, value in weights(engine, name).items()}
     final = examined(engine, name)
     assert final.facts["verdict"] == "right", final.facts["findings"]
@@ -113,7 +113,7 @@ def weights(engine: Engine, name: str) -> dict[str, Tensor]:
     return {key: value for key, value in own.state_dict().items() if not value.is_meta}
 
 
-def test_too_few_texts_are_told_to_be_too_few(engine: Engine) -> None:
+def test_too_few_texts_are_reported(engine: Engine) -> None:
     final = examined(engine, "block", texts="Once upon a time\nThe dog", tokens=16)
     assert final.facts["verdict"] == "unknown"
     assert "at least 6" in final.facts["findings"][0]

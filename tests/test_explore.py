@@ -281,7 +281,7 @@ def failing(engine: Engine, when: Callable[[Any], bool]) -> Any:
     return found
 
 
-def test_a_cell_that_fails_costs_itself_and_keeps_what_it_measured(engine: Engine) -> None:
+def test_a_cell_that_fails_is_left_out_and_keeps_what_it_measured(engine: Engine) -> None:
     asked: list[tuple[int, int]] = []
 
     def fails(config: Any) -> bool:
@@ -442,7 +442,7 @@ def test_expected_tokens() -> None:
 # What would it take?
 
 
-def test_methods_stand_where_their_rounds_put_them(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_are_placed_by_their_rounds(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(round_cost, "REPEATS", 1)
     monkeypatch.setattr(round_cost, "ROWS", (1, 2))
     monkeypatch.setattr(round_cost, "WINDOWS", (1,))

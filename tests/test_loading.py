@@ -166,7 +166,7 @@ def test_damaged_target_files_are_named(pair: PairSpec) -> None:
         load_pair(pair, CPU)
 
 
-def test_a_drafter_with_other_ids_costs_itself_only(pair: PairSpec, tmp_path: Path) -> None:
+def test_a_drafter_with_other_ids_is_left_out_alone(pair: PairSpec, tmp_path: Path) -> None:
     save_drafter(tmp_path / "other", 100)
     other = dataclasses.replace(pair.drafter("mdlm"), source=str(tmp_path / "other"))
     loaded = load_pair(dataclasses.replace(pair, drafters=(other, NONE)), CPU)

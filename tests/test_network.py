@@ -188,7 +188,7 @@ def test_a_token_has_the_same_bits_at_every_width(
         assert torch.equal(found[-alone:], one_by_one(target, length, alone))
 
 
-def test_a_kernel_that_rounds_by_width_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_rounds_by_width_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The self-test can fail: it sees sums that depend on the number of rows, as MKL's do."""
 
     def rounding(self: Product, rows: Tensor, residual: Tensor | float = 0.0) -> Tensor:

@@ -48,7 +48,7 @@ REPORT = 0.5
 LOOK = 0.03
 """Seconds between looks for new events in a growing trace file."""
 CHUNK = 2**18
-"""Bytes of a trace file that are sent at once: whoever reads slowly holds no more of it in memory."""
+"""Bytes of a trace file that are sent at once. Limits the memory that a slow reader takes."""
 LAST_FRAME = 6.0
 """Seconds to wait for a stopped race's last frame: its current pass must end."""
 KEPT = 7 * 24 * 3600.0

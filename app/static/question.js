@@ -41,8 +41,7 @@ export class Question {
   /** The question of the link, or the first; the link's settings go into its form. */
   readLink() {
     const query = new URLSearchParams(location.search);
-    const [named, answer] = ['explore', 'answer'].map((name) => query.get(name) ?? '');
-    const question = this.options.renamed[named] ?? named;
+    const [question, answer] = ['explore', 'answer'].map((name) => query.get(name) ?? '');
     const { files, chosen } = this.answers;
     if (Object.hasOwn(files[question] ?? {}, answer)) chosen[question] = answer;
     if (!Object.hasOwn(this.forms, question)) return Object.keys(this.forms)[0];

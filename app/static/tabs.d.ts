@@ -68,7 +68,6 @@ export interface ExploreOptions {
     scales: string[];
     fields: Field[];
   }>;
-  renamed: Record<string, string>; // questions
   pairs: Record<string, Pair>;
   folder: string; // of the recorded answers
   recorded: Record<string, Record<string, string>>; // by question: file, no ending -> label

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import gradio as gr
 import msgspec
 
-from specdiff_core.explorations import EXPLORATIONS, RENAMED
+from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.explorations.fields import labels
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS
@@ -81,7 +81,6 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
     return {
         "prefix": tab,
         "forms": forms,
-        "renamed": RENAMED,
         "pairs": {name: described(name) for name in PAIRS},
         "folder": f"{served(folder)}/",
         "recorded": {name: recordings(folder, name) for name in forms},

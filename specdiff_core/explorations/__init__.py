@@ -24,14 +24,6 @@ FIRST = (
 )
 """The order on the page; one that is not named here follows."""
 EXPLORATIONS = {name: NAMED[name] for name in dict.fromkeys((*FIRST, *NAMED))}
-RENAMED = {
-    "which-gamma": "window-map",
-    "length": "text",
-    "kinds-of-text": "text",
-    "align": "learn",
-    "diverge": "side-by-side",
-}
-"""Names in older links -> the explorations that replaced them."""
 
 
 def find_exploration(name: str) -> type[Exploration]:

@@ -90,7 +90,7 @@ class DraftVocab(NamedTuple):
 def frequent_words(
     answers: Iterable[Sequence[int]], prompts: Iterable[Sequence[int]], *, among: Iterable[int], count: int
 ) -> list[int]:
-    """At most ``count`` of the ids ``among`` which to choose, the most frequent first. Prompts count
+    """At most ``count`` of the candidate ids ``among``, the most frequent first. Prompts count
     a little: their words are likely to come up in answers."""
     answered = collections.Counter(itertools.chain.from_iterable(answers))
     prompted = collections.Counter(itertools.chain.from_iterable(prompts))

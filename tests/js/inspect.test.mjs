@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { again, inspected, rules, tokenOf } from '../../app/static/state/inspect.js';
+import { again, inspected, tokenOf } from '../../app/static/state/inspect.js';
 import { buildLane } from '../../app/static/state/lane.js';
 import { stateAt } from '../../app/static/state/progress.js';
 import { make, trace } from './fixture.mjs';
@@ -51,12 +51,6 @@ test("p is the target's and q is the drafter's", () => {
     [id, p, q].map((value) => value === null ? null : Math.round(value * 10) / 10)
   );
   assert.deepEqual(rows, [[9, 0.7, 0.1], [7, 0.2, 0.6], [null, 0.1, 0.3]]);
-});
-
-test('what the rules would do', () => {
-  assert.deepEqual(rules(0.3, 0.6), { ratio: 0.5, delta: 0.3, match: 0.3 });
-  assert.equal(rules(0.6, 0.3).ratio, 1);
-  assert.equal(rules(0.6, 0).ratio, 0);
 });
 
 test('other draws: as often accepted as the threshold says, and instead the residual', () => {

@@ -121,9 +121,6 @@ export function tokenOf(lane, token) {
   return round && view ? { view, place: token - round.first } : null;
 }
 
-/** The probability that each rule accepts a token of the draft: rule -> probability. */
-export const rules = (p, q) => ({ ratio: q > 0 ? Math.min(1, p / q) : 0, delta: p, match: p });
-
 /** The residual (p − q)₊ by row, as a distribution; null if it is zero. @param {Row[]} rows */
 export const residual = (rows) =>
   acceptance(rows.map(({ p }) => p ?? 0), rows.map(({ q }) => q ?? 0)).residual;

@@ -1,7 +1,7 @@
 // What happened at one position of a round, in words. Pure.
 
 import { TEST_KINDS } from './declared.js';
-import { inspected, rules } from './inspect.js';
+import { inspected } from './inspect.js';
 import { exact, plural, ratio, testWords } from './format.js';
 /** @import { Inspected } from './inspect.js' */
 /** @import { PartialRound } from './progress.js' */
@@ -116,27 +116,18 @@ function walked({ test, drafted, options }, greedy, word) {
   return `${verdict}: ${drawn}. The target drew ${word(test.wanted)}${mismatch}; ${then}.`;
 }
 
-/** What each rule would do, and what the trace lacks. @param {Inspected} what */
+/** What p and q are here, and what the trace lacks. @param {Inspected} what */
 export function aside(what, greedy, judged) {
-  const { rows, test, drafted, tree, certain, holds } = what;
+  const { rows, test, tree, certain, holds } = what;
   if (!rows.length && !test && what.extra === null) return '';
-  const row = rows.find(({ id }) => id !== null && id === drafted);
-  const chance = row && row.p !== null && !(test ? TEST_KINDS[test.kind].walks : tree)
-    ? rules(row.p, certain ? 1 : row.q ?? 1)
-    : null;
   const softmax = holds === 'all'
     ? 'These are the probabilities at temperature 1; the target takes the largest. All rules ' +
       'decide alike at temperature 0.'
     : '';
-  const mass = certain
-    ? '. The draft is a point mass: q counts as 1, and the q shown is the drafter’s confidence'
+  const mass = certain && !tree
+    ? 'The draft is a point mass: q counts as 1, and the q shown is the drafter’s confidence.'
     : '';
-  const odds = chance
-    ? `Probability that a rule accepts this token: ratio ${ratio(chance.ratio)}, delta ` +
-      `${ratio(chance.delta)}, match ${ratio(chance.match)} (if the shared noise gives the same ` +
-      `token)${mass}.`
-    : '';
-  return [greedy ? softmax : odds, judged ? missing(what) : ''].filter(Boolean).join(' ');
+  return [greedy ? softmax : mass, judged ? missing(what) : ''].filter(Boolean).join(' ');
 }
 
 /** A note on numbers of a place that the trace lacks. @param {Inspected} what */
