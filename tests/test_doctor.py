@@ -226,11 +226,12 @@ class Knowing(Stateless):
 TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if enable_thinking %} think {% endif %}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sign", "without", "verdict"),
     [
         ("Human says", True, ("wrong", "template", "the bare prompt")),
-        pytest.param(" think", False, ("wrong", "template", "the chat template, thinking on"), marks=pytest.mark.slow),
+        (" think", False, ("wrong", "template", "the chat template, thinking on")),
     ],
 )
 def test_a_template_foreign_to_the_drafter_is_named(
@@ -251,6 +252,7 @@ def test_a_weak_drafter_is_reported_as_weak(engine: Engine) -> None:
     assert final.facts["verdict"] == "weak" and "To confirm" in final.facts["findings"][-1]
 
 
+@pytest.mark.slow
 def test_a_target_other_than_the_drafters_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tune of it."""
     tuned = lab.load(drafters=["block", "none"])
@@ -264,6 +266,7 @@ def test_a_target_other_than_the_drafters_is_named(monkeypatch: pytest.MonkeyPat
     assert 0.1 < final.facts["agreement"] < 0.98 and "%" in final.facts["findings"][0]
 
 
+@pytest.mark.slow
 def test_a_quantised_target_is_compared_by_the_drafters_own_tables(tmp_path: Path) -> None:
     """They are those of the target that it was trained for. What each one saves, in τ, is measured."""
     file, drafter = tmp_path / "quantised.gguf", tmp_path / "drafter"
@@ -281,6 +284,7 @@ def test_a_quantised_target_is_compared_by_the_drafters_own_tables(tmp_path: Pat
         assert row["declared"].capitalize() in said and f"τ is {row['tau']:.2f}" in said
 
 
+@pytest.mark.slow
 def test_a_temperature_that_costs_tokens_is_named(engine: Engine) -> None:
     final = examined(engine, "block", temperature=1.5, tokens=24)
     assert final.facts["suspect"] == "temperature" and "At temperature 1.5" in final.facts["findings"][0]
