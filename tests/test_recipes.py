@@ -76,7 +76,7 @@ def test_every_drafter_decodes(home: Path, name: str) -> None:
     assert engine.encode("the cat")[0] == END
     same_text(engine, spec.drafters[0].name)
     card = (home / "pair" / name / "README.md").read_text("utf-8")
-    assert re.search(r"\| mean \| \d\.\d+ \| \d\.\d+ to \d\.\d+ \|", card) and str(home) not in card
+    assert re.search(r"\| mean \| \d+\.\d+ \| \d+\.\d+ to \d+\.\d+ \|", card) and str(home) not in card
     assert len(read_history(home / "pair" / name / HISTORY)) == (2 if name == "masked_streak" else 1)
 
 
