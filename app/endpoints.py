@@ -170,7 +170,7 @@ def explorer(explore: Explore) -> Callable[..., Iterator[dict[str, Any]]]:
     """The endpoint ``explore``, with the explorations of the page's tabs."""
 
     def endpoint(name: str, settings: dict[str, Any] | None = None, request: Any = None) -> Iterator[dict[str, Any]]:
-        asked = {"explore": name, "choice": settings or {}}
+        asked = {"explore": name, "settings": settings or {}}
         session = (request and request.session_hash) or ""
         for text in job_stream(lambda run: ExploreJob(explore, chosen(asked), run, session), JOBS, session):
             update = json.loads(text)

@@ -70,7 +70,7 @@ def factory(pair: str, drafter: str, progress: Any) -> Any:
 
 
 def ask(token: str = TOKEN, explore: str = "counting", **choice: Any) -> str:
-    return json.dumps({"token": token, "explore": explore, "choice": choice})
+    return json.dumps({"token": token, "explore": explore, "settings": choice})
 
 
 def frames(asked: object, jobs: Jobs | None = None, factory: Any = factory) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     last = final[-1]
     assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
     assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
-    assert last["result"]["choice"] == {"pair": "embedded", "to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
+    assert last["result"]["settings"] == {"pair": "embedded", "to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
     assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
     under_way = [frame for frame in final[:-1] if frame.get("result")]
     assert under_way
@@ -156,7 +156,7 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch,
 def test_what_the_browser_may_not_ask_is_a_card() -> None:
     tokens = [json.dumps({"token": token, "explore": "counting"}) for token in (12345678, ["a"] * 8, "short")]
     choices = [ask(to="far"), ask(unknown=1), ask(words="half of a pair: \ud800")]
-    choices += [ask(explore="no such"), json.dumps({"token": TOKEN, "explore": "counting", "choice": []})]
+    choices += [ask(explore="no such"), json.dumps({"token": TOKEN, "explore": "counting", "settings": []})]
     for asked in ("", "[]", "{}", None, "[" * 100_000, *tokens, *choices):
         (frame,) = frames(asked)
         assert frame["phase"] == "failed" and frame["card"]["hint"], asked
@@ -357,8 +357,8 @@ def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
             found = json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))
             assert (found["kind"], found["name"], found["done"]) == ("exploration", name, found["total"])
             unasked = {field["name"]: field["default"] for field in EXPLORATIONS[name].form() if field["hidden"]}
-            choice = msgspec.json.decode(msgspec.json.encode(parse(EXPLORATIONS[name], found["choice"])))
-            assert choice == {"pair": "embedded"} | unasked | found["choice"], (
+            choice = msgspec.json.decode(msgspec.json.encode(parse(EXPLORATIONS[name], found["settings"])))
+            assert choice == {"pair": "embedded"} | unasked | found["settings"], (
                 "also of one from before pairs were asked"
             )
             assert not unasked.keys() & {field["name"] for field in final["forms"][name]["fields"]}
@@ -372,7 +372,7 @@ def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptur
         (tmp_path / f"losslessness.{word}.json").write_bytes(broken)
     (tmp_path / "losslessness.folder.json").mkdir()
     assert [*explore.recordings(tmp_path, "losslessness")] == ["losslessness.coins"]
-    gone = {"kind": "exploration", "choice": {"pair": "own?target=/gone", "drafter": "mine"}}
+    gone = {"kind": "exploration", "settings": {"pair": "own?target=/gone", "drafter": "mine"}}
     (tmp_path / "window-map.gone.json").write_text(json.dumps(gone), encoding="utf-8")
     assert "own?target=/gone" in explore.recordings(tmp_path, "window-map")["window-map.gone"], "its name will do"
     assert caplog.text.count("is left out") == 6

@@ -36,7 +36,7 @@ def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: A
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.length === 2")
         open_tab(page, "compare")
         page.locator("#compare-player .sd-source select").select_option(index=1)
-        page.wait_for_function(f"{COMPARE}.question.answer?.choice.pair === 'embedded'")
+        page.wait_for_function(f"{COMPARE}.question.answer?.settings.pair === 'embedded'")
         page.click("#compare-player .sd-exp-fields > summary")
         page.fill("#compare-compare-tokens", "8")
         page.fill("#compare-compare-temperatures", "0")

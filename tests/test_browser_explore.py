@@ -109,7 +109,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         measure(page)
         page.wait_for_function(DRAWN)
         found = page.evaluate(f"{LIVE}.losslessness")
-        assert found["choice"]["runs"] == 200
+        assert found["settings"]["runs"] == 200
         assert {row["rule"] for row in found["rows"]} == {"ratio", "naive"}
         assert "200" in page.text_content(".sd-cmp-full")
         assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "measured"
@@ -145,7 +145,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
             page.wait_for_function(f"{IDLE} && {EXPLORE}.question.voice")  # and ended when it came
             page.click(".sd-exp-run")
             page.wait_for_selector(QUEUED)
-        page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 201 && {IDLE}")
+        page.wait_for_function(f"{LIVE}.losslessness.settings.runs === 201 && {IDLE}")
         assert page.locator(".sd-exp .sd-card").is_hidden()
         again = f"""() => {{
             const {{ job }} = {EXPLORE};
@@ -158,7 +158,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
             job.press('run');
         }}"""
         page.evaluate(again)  # the moment another ends
-        page.wait_for_function(f"{LIVE}.losslessness.choice.runs === 202 && {IDLE}")
+        page.wait_for_function(f"{LIVE}.losslessness.settings.runs === 202 && {IDLE}")
 
 
 def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(browser: Any, address: str) -> None:
@@ -377,7 +377,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(show: Show) -> N
     assert page.inner_text("#sd-tip").startswith("T: ")
     race = page.evaluate(f"{EXPLORE}.question.answer.rows.find((row) => row.speedup).race")
     page.evaluate(
-        f"{EXPLORE}.question.answer.origin.date = ''; {EXPLORE}.draw()"
+        f"{EXPLORE}.question.answer.provenance.date = ''; {EXPLORE}.draw()"
     )  # as while its first cell is measured
     page.wait_for_selector("[data-figure=measured].js-plotly-plot")
     cell = f"""document.querySelector('[data-figure=measured]').emit(
@@ -401,7 +401,7 @@ def test_a_rejection_is_sent_another_way(show: Show) -> None:
     rejected = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["rejected"] is not None]
     there = page.eval_on_selector_all(".sd-track-column button", "(all) => all.map((one) => one.dataset.key)")
     assert sorted(there) == sorted(rejected)
-    assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.question.answer.choice.tokens")
+    assert page.locator(".sd-track-column").count() == page.evaluate(f"{EXPLORE}.question.answer.settings.tokens")
     for key in ("b/2", "a/2"):
         page.click(f'.sd-track-column [data-key="{key}"]')
         page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
@@ -414,8 +414,8 @@ def test_a_rejection_is_sent_another_way(show: Show) -> None:
     take.click()
     page.wait_for_function(f"{LIVE}['side-by-side'] && {IDLE}")
     found = page.evaluate(f"{LIVE}['side-by-side']")
-    assert (found["choice"]["branch"], found["choice"]["round"]) == ("a", 3)
-    assert found["choice"]["take"] == found["facts"]["branch"]["take"] == int(token)
+    assert (found["settings"]["branch"], found["settings"]["round"]) == ("a", 3)
+    assert found["settings"]["take"] == found["facts"]["branch"]["take"] == int(token)
     assert f"take={token}" in page.evaluate("location.search")
     page.wait_for_selector(".sd-track-forced")
     assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
@@ -466,7 +466,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             values = {"branch": "a", "round": 2, "take": 5, **wrong}
             refused(
                 lambda values=values: page.evaluate(
-                    f"(values) => {EXPLORE}.job.measureBranch({{ ...{EXPLORE}.question.answer.choice, ...values }})",
+                    f"(values) => {EXPLORE}.job.measureBranch({{ ...{EXPLORE}.question.answer.settings, ...values }})",
                     values,
                 )
             )
@@ -493,5 +493,5 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         refused(take)
         page.unroute("**/queue/join*")
         take()
-        page.wait_for_function(f"{LIVE}['side-by-side'].choice.branch === 'a' && {IDLE}")
+        page.wait_for_function(f"{LIVE}['side-by-side'].settings.branch === 'a' && {IDLE}")
         page.wait_for_selector(".sd-track-forced")

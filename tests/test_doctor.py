@@ -450,11 +450,11 @@ def test_a_wrong_shift_on_the_command_line_is_named(
     assert main([*asked, "--shift", "0", "--json", str(file)]) == 0
     assert "The shift looks wrongly declared: with 1 instead of 0" in capsys.readouterr().out
     final = json.loads(file.read_text())
-    assert (final["facts"]["suspect"], final["choice"]["drafter"]) == ("shift", "mdlm")
-    assert str(tmp_path) not in final["origin"]["command"]
+    assert (final["facts"]["suspect"], final["settings"]["drafter"]) == ("shift", "mdlm")
+    assert str(tmp_path) not in final["provenance"]["command"]
     assert main([*asked, "--shift", "1"]) == 0
     assert "mdlm looks correctly declared" in capsys.readouterr().out
-    again = ["doctor", "--pair", final["choice"]["pair"], "--drafter", "mdlm", *PATIENT]
+    again = ["doctor", "--pair", final["settings"]["pair"], "--drafter", "mdlm", *PATIENT]
     assert main(again) == 0, "the name of a pair says everything about it"
     assert "The shift looks wrongly declared" in capsys.readouterr().out
 

@@ -739,7 +739,7 @@ def check_attempts(rows: list[dict[str, Any]], facts: dict[str, Any]) -> dict[st
 @pytest.mark.parametrize("name", ["budget", "budget.smollm2"])
 def test_a_recorded_budget_is_what_its_attempts_say(name: str) -> None:
     final = json.loads((ASSETS / "explore" / f"{name}.json").read_text())
-    budget, rows, facts = parse(Budget, final["choice"]), final["rows"], final["facts"]
+    budget, rows, facts = parse(Budget, final["settings"]), final["rows"], final["facts"]
     check_attempts(rows, facts)
     assert len(facts["problems"]) >= 200 and {row["problems"] for row in rows} == {len(facts["problems"])}
     report = budget.report(rows, facts)
@@ -1052,7 +1052,7 @@ def test_every_broken_engine_has_its_bug_and_no_other(engine: Engine) -> None:
 def test_the_recorded_engines_are_found_out_and_the_right_one_is_not() -> None:
     final = json.loads((ASSETS / "explore" / "losslessness.engines.json").read_text())
     facts, rows = final["facts"], final["rows"]
-    assert facts["hidden"] == parse(Losslessness, final["choice"]).hidden
+    assert facts["hidden"] == parse(Losslessness, final["settings"]).hidden
     assert facts["found"] == losslessness.found(rows)
     for letter, name in facts["hidden"].items():
         own = [row for row in rows if row["rule"] == letter]
@@ -1193,7 +1193,7 @@ def test_the_command_line_writes_answers(
     assert not changed({**redrawn, "files": final["files"]}, final)
     assert redrawn["files"].keys() == final["files"].keys()
     assert main(["explore", "show", str(prompts)]) == 2
-    assert final["choice"]["texts"] == "Once upon a time\n"
+    assert final["settings"]["texts"] == "Once upon a time\n"
     assert main(["explore", "window-map", "--gammas", "none"]) == 2
     assert main(["explore", "budget", "--texts", f"@{tmp_path / 'missing'}"]) == 2
     assert "missing cannot be read" in capsys.readouterr().err

@@ -167,7 +167,7 @@ def read_request(message: object) -> Mapping[str, Any]:
     its settings. Empty if it is invalid."""
     try:
         request: dict[str, Any] = json.loads(str(message))
-        valid = re.fullmatch(r"[\w-]{8,64}", request["token"]) and isinstance(request.get("choice", {}), dict)
+        valid = re.fullmatch(r"[\w-]{8,64}", request["token"]) and isinstance(request.get("settings", {}), dict)
         return request if valid else {}
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}
@@ -181,7 +181,7 @@ def chosen(request: Mapping[str, Any]) -> Exploration:
     """
     if not request:
         raise ConfigError("The page's request is invalid.", hint="Reload the page.")
-    exploration = parse(find_exploration(str(request["explore"])), request.get("choice", {}))
+    exploration = parse(find_exploration(str(request["explore"])), request.get("settings", {}))
     own_pairs.check(exploration.pair)
     if other := getattr(exploration, "trained_for", ""):  # of the doctor
         own_pairs.check(own_pair({"target": other}).name)

@@ -44,7 +44,7 @@ export class Explore {
     });
     const { question } = this;
     this.job = new Measurement(root, options, {
-      asked: () => ({ name: question.name, choice: question.form.values() }),
+      asked: () => ({ name: question.name, settings: question.form.values() }),
       started: () => this.started(),
       received: (message) => this.received(message),
       ended: (message) => this.ended(message),
@@ -55,7 +55,7 @@ export class Explore {
     this.widgets = new Widgets(this.changed, {
       race: (race) => this.races.urlOf(race),
       open: (race) => this.races.open(race),
-      measure: (values) => this.job.measureBranch({ ...question.answer.choice, ...values }),
+      measure: (values) => this.job.measureBranch({ ...question.answer.settings, ...values }),
     });
     this.lesson = answerLesson(this);
     this.showQuestion(question.readLink());
@@ -120,7 +120,7 @@ export class Explore {
    *  @param {Record<string, any>} values */
   measureWith(values) {
     if (!this.job.free) return;
-    this.question.form.repeat({ ...this.question.answer.choice, ...values });
+    this.question.form.repeat({ ...this.question.answer.settings, ...values });
     this.job.press('run');
   }
 

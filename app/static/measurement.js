@@ -22,7 +22,7 @@ const WITHOUT_RESULT = {
 
 /** @typedef {{run: string, name: string}} Run */
 /** @typedef {object} Tab that measures
- * @property {() => {name: string, choice: Record<string, any>}} asked its question and settings
+ * @property {() => {name: string, settings: Record<string, any>}} asked its question and settings
  * @property {() => void} started @property {(message: any) => void} received
  * @property {(message: any) => void} ended @property {() => void} changed
  * @property {() => boolean} keeps whether it shows results that would be lost
@@ -61,15 +61,15 @@ export class Measurement extends Job {
   request() {
     const { token } = this;
     if (this.follows) return JSON.stringify({ token });
-    const { name, choice } = this.tab.asked();
-    return JSON.stringify({ token, explore: name, choice: { ...choice, ...this.branch } });
+    const { name, settings } = this.tab.asked();
+    return JSON.stringify({ token, explore: name, settings: { ...settings, ...this.branch } });
   }
 
   /** Measure a branch of the answer that is shown. Returns whether it began.
-   *  @param {Record<string, any>} choice */
-  measureBranch(choice) {
+   *  @param {Record<string, any>} settings */
+  measureBranch(settings) {
     if (!this.free) return false;
-    this.branch = choice;
+    this.branch = settings;
     this.press('run');
     return true;
   }

@@ -116,14 +116,14 @@ export class Question {
     this.answers.live[name] = answer;
     delete this.weights[name];
     if (name === this.name) this.source = 'live';
-    if (repeats) this.forms[name].repeat(answer.choice);
+    if (repeats) this.forms[name].repeat(answer.settings);
   }
 
   /** Set the form to the settings of the answer that is shown, unless the visitor measured it. */
   repeat() {
     const { from, answer } = this.shown;
     if (!answer || from === 'live') return;
-    this.form.repeat(answer.choice);
+    this.form.repeat(answer.settings);
     this.repeated[this.stem] = JSON.stringify(this.form.changed());
   }
 
@@ -139,7 +139,7 @@ export class Question {
       recorded[stem] = answer;
       // of the default pair, unless a link or the visitor changed it
       const form = this.form.values();
-      const differs = (answer.choice.pair ?? form.pair) !== form.pair;
+      const differs = (answer.settings.pair ?? form.pair) !== form.pair;
       if (differs && stem === this.stem && !Object.keys(this.form.changed()).length) this.repeat();
       this.tab.changed();
     } catch (error) {
@@ -160,8 +160,8 @@ export class Question {
     const { takes, scales } = this.options.forms[this.name];
     const live = this.answers.live[this.name];
     const measured = live?.seconds && live.done === live.total
-      ? { choice: live.choice, seconds: live.seconds }
-      : { choice: this.form.defaults, seconds: takes };
+      ? { settings: live.settings, seconds: live.seconds }
+      : { settings: this.form.defaults, seconds: takes };
     const weight = (pair) => this.options.pairs[pair]?.weight ?? 1;
     return aboutWords(this.form.values(), scales, measured, weight);
   }
@@ -174,7 +174,7 @@ export class Question {
         ? 'Loading the recorded answer…'
         : 'There is no recording yet. Press Measure here.';
     }
-    const { models = '', pair = 'embedded' } = answer.choice;
+    const { models = '', pair = 'embedded' } = answer.settings;
     const other = models && !/^mdlm/.test(models);
     const model = other ? '' : ` Model: ${this.options.pairs[pair]?.label ?? pair}.`;
     return originWords(answer) + model;

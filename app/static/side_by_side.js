@@ -36,7 +36,7 @@ export class SideBySide {
   /** @param {Answer} answer */
   async show(answer) {
     if (this.answer === answer) return;
-    const fresh = this.answer?.origin.date !== answer.origin.date;
+    const fresh = this.answer?.provenance.date !== answer.provenance.date;
     this.answer = answer;
     const url = await this.tools.race('runs');
     const lanes = url && this.answer === answer ? (await fetchTrace(url)).lanes : null;
@@ -108,7 +108,7 @@ export class SideBySide {
                 place=${looked.verified.accepted} who=${SIGNS[looked.name]} close=${() =>
                   this.unpin()} />
               <${Another} looked=${looked} requested=${this.requested} going=${this.going}
-                seed=${(this.answer?.choice.branch_seed ?? 0) + 1}
+                seed=${(this.answer?.settings.branch_seed ?? 0) + 1}
                 go=${(values) => this.go(looked, values)} />
             `}</section>
     `;

@@ -34,7 +34,7 @@ class _Recorded(msgspec.Struct):
     """The fields of a recorded answer that the server reads."""
 
     kind: Literal["exploration"]
-    settings: dict[str, Any] = msgspec.field(name="choice")
+    settings: dict[str, Any]
 
 
 DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")

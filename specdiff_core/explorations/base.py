@@ -88,9 +88,9 @@ class Step(NamedTuple):
 class ExplorationResult(Result, kw_only=True, tag="exploration"):
     """An answer with everything needed to repeat it, as ``--json`` writes it and the page opens it."""
 
-    provenance: Provenance = msgspec.field(name="origin")
+    provenance: Provenance
     name: str
-    settings: dict[str, Any] = msgspec.field(name="choice")
+    settings: dict[str, Any]
     machine: dict[str, Any]  # device, dtype, threads and network of the runs
     done: int
     total: int

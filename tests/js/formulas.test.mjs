@@ -112,14 +112,14 @@ test('temperature acts on the recorded probabilities, and the matched one is fou
 });
 
 test('a measurement says about how long it takes: by its settings and its pair', () => {
-  const known = { choice: { gammas: [1, 2], tokens: 64, pair: 'embedded' }, seconds: 60 };
+  const known = { settings: { gammas: [1, 2], tokens: 64, pair: 'embedded' }, seconds: 60 };
   const about = (values) =>
     aboutWords(values, ['gammas', 'tokens'], known, (pair) => pair === 'large' ? 5 : 1);
   assert.equal(about({ gammas: '1, 2', tokens: '64' }), 'about 60 seconds');
   assert.equal(about({ gammas: ['4'], tokens: '64' }), 'about 30 seconds');
   assert.equal(about({ gammas: '1,2,3,4', tokens: '64', pair: 'large' }), 'about 10 minutes');
   assert.equal(about({ gammas: '1', tokens: '8' }), 'about 10 seconds');
-  const none = { choice: { gammas: [], tokens: 64 }, seconds: 60 };
+  const none = { settings: { gammas: [], tokens: 64 }, seconds: 60 };
   const again = aboutWords({ gammas: [], tokens: '64' }, ['gammas', 'tokens'], none, () => 1);
   assert.equal(again, 'about 60 seconds', 'no kind of text, but the visitor’s own prompts');
 });

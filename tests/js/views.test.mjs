@@ -58,8 +58,8 @@ test('switches choose the board of an answer, and stay chosen while another is s
   const answer = {
     rows: [],
     facts: {},
-    origin: { date: '2026-11-28', versions: {} },
-    choice: {},
+    provenance: { date: '2026-11-28', versions: {} },
+    settings: {},
     machine: { device: 'cpu', dtype: 'bf16', threads: 2 },
     report: {
       answer: 'DFlash.',

@@ -7,7 +7,7 @@ import { placeOf } from './report.js';
 /** @typedef {import('./events.d.ts').Figure & {added?: {data: object[],
  *  reach?: {x: number, y: number}}}} Figure one panel; `added`: by a widget */
 /** @typedef {{rows: Record<string, any>[], facts: Record<string, any>, done: number, total: number,
- *  origin: any, machine: any, choice: Record<string, any>, report: Report,
+ *  provenance: any, machine: any, settings: Record<string, any>, report: Report,
  *  runs?: Record<string, any>[], files?: Record<string, string>, seconds?: number}} Answer `runs`:
  *  the counts of each setting on each prompt */
 
@@ -32,8 +32,8 @@ export function csvOf(rows) {
 export const when = (date) => date.replace('T', ' ').replace(/([+]00:00|Z)$/, ' UTC');
 
 /** The origin of an answer. @param {Answer} answer @returns {[string, string][]} */
-export function originOf({ origin, machine }) {
-  const versions = Object.entries(origin.versions ?? {}).flatMap(([name, version]) =>
+export function originOf({ provenance, machine }) {
+  const versions = Object.entries(provenance.versions ?? {}).flatMap(([name, version]) =>
     version ? [`${name} ${version}`] : []
   );
   return [
@@ -41,24 +41,27 @@ export function originOf({ origin, machine }) {
       'machine',
       `${
         machine.device.startsWith('cuda')
-          ? origin.gpu || machine.device
-          : `${origin.cpu}, ${plural(origin.cores, 'core')}`
-      }; ${origin.system}`,
+          ? provenance.gpu || machine.device
+          : `${provenance.cpu}, ${plural(provenance.cores, 'core')}`
+      }; ${provenance.system}`,
     ],
     ['numbers', `${machine.dtype}, ${plural(machine.threads, 'thread')}`],
     ['software', versions.join(', ')],
-    ['measured', when(origin.date)],
-    ['commit', `${origin.commit || 'no repository'}${origin.dirty ? ' with local changes' : ''}`],
-    ['command', origin.command],
+    ['measured', when(provenance.date)],
+    [
+      'commit',
+      `${provenance.commit || 'no repository'}${provenance.dirty ? ' with local changes' : ''}`,
+    ],
+    ['command', provenance.command],
   ];
 }
 
 /** A sentence on where, when and how completely an answer was measured. @param {Answer} answer */
-export function originWords({ origin, machine, done, total, rows }) {
+export function originWords({ provenance, machine, done, total, rows }) {
   const most = Math.max(0, ...rows.map(({ prompts = 0 }) => prompts));
   const part = done < total ? ` ${done} of ${total} steps.` : '';
   const prompts = most ? `, ${plural(most, 'prompt')}` : '';
-  return `${when(origin.date)}: ${placeOf(machine)}${prompts}.${part}`;
+  return `${when(provenance.date)}: ${placeOf(machine)}${prompts}.${part}`;
 }
 
 /** A warning if threads had to wait for a processor; otherwise empty. @param {Answer} answer */
@@ -77,16 +80,16 @@ function sizeOf(value) {
  * About how long a measurement takes, scaled from one with other settings: "about 2 minutes".
  * @param {Record<string, any>} values of the form
  * @param {string[]} scales fields that multiply the time
- * @param {{choice: Record<string, any>, seconds: number}} measured a measurement with its time
+ * @param {{settings: Record<string, any>, seconds: number}} measured a measurement with its time
  * @param {(pair: string) => number} weight of a pair's target: its relative time per token
  */
 export function aboutWords(values, scales, measured, weight) {
   const share = scales.reduce(
     (product, name) =>
-      product * sizeOf(values[name] ?? 1) / sizeOf(measured.choice[name] ?? values[name] ?? 1),
+      product * sizeOf(values[name] ?? 1) / sizeOf(measured.settings[name] ?? values[name] ?? 1),
     1,
   );
-  const pairs = weight(values.pair ?? 'embedded') / weight(measured.choice.pair ?? 'embedded');
+  const pairs = weight(values.pair ?? 'embedded') / weight(measured.settings.pair ?? 'embedded');
   return `about ${roughly(measured.seconds * share * pairs)}`;
 }
 

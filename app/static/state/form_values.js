@@ -146,8 +146,8 @@ export class FormValues {
   }
 
   /** Set the values of an answer's settings; settings that an older answer lacks get their
-   *  defaults. @param {Record<string, any>} choice */
-  repeat(choice) {
-    this.fill({ ...this.defaults, ...choice });
+   *  defaults. @param {Record<string, any>} settings */
+  repeat(settings) {
+    this.fill({ ...this.defaults, ...settings });
   }
 }

@@ -52,7 +52,7 @@ function Rows({ rows, meanings, open, unfold }) {
 /** Download the answer, or its first figure as a picture, drawn in this browser.
  *  @param {string} name of the question @param {string} kind of the file */
 function save(name, answer, charts, kind) {
-  const filename = `specdiff-${name}-` + answer.origin.date.slice(0, 16).replace(/[^0-9]/g, '');
+  const filename = `specdiff-${name}-` + answer.provenance.date.slice(0, 16).replace(/[^0-9]/g, '');
   const csv = (rows, name) => download(csvOf(rows), 'text/csv', `${name}.csv`);
   if (kind === 'csv') return csv(answer.rows, filename);
   if (kind === 'prompts') return csv(answer.runs ?? [], `${filename}-prompts`);
@@ -165,7 +165,7 @@ export class Answer extends Component {
       <${Boards} report=${report} chosen=${chosen} only=${only} open=${hasRaces ? openRace : null}
         choose=${(key, value) => this.set('chosen', name, key, value)} />
       ${name === FIRST && aside}
-      <${Figures} key="${name} ${keys}" answer=${answer} source="${from} ${answer.origin?.date}"
+      <${Figures} key="${name} ${keys}" answer=${answer} source="${from} ${answer.provenance?.date}"
         figures=${figures} lead=${report.boards?.length ? 0 : 1} aside=${name !== FIRST && aside}
         notes=${notes} widget=${widget} only=${only} hasRaces=${hasRaces} openRace=${openRace}
         slide=${(key, slider, value) => this.set('sliders', key, slider, value)} more=${state.more}
