@@ -88,6 +88,7 @@ def shared() -> str:
             "Record<import('./events.d.ts').Test['kind'], import('./events.d.ts').TestKind>",
             settings.TEST_KINDS,
         ),
+        "USUAL_RULE": ("unknown", settings.DecodeConfig().rule),
         "SAME_TEXT": ("unknown[]", [rule for rule in settings.Rule if rule.same_text]),
     }
     lines = ["// deno-fmt-ignore-file", "// Made by `python -m tests.event_types` from specdiff_core/schema.", ""]

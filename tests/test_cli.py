@@ -49,7 +49,7 @@ def test_decode_json_is_the_last_line_and_has_what_was_promised(
     status, out, _ = run(capsys, *words)
     found = json.loads(out.splitlines()[-1])
     assert status == 0 and set(found) >= PROMISED
-    assert (found["drafter"], found["rule"], found["lossless"]) == ("block", "ratio", True)
+    assert (found["drafter"], found["rule"], found["lossless"]) == ("block", "block", True)
     assert found["new_tokens"] == len(found["token_ids"]) and found["target_calls"] == found["rounds"]
     assert found["tau"] == pytest.approx(found["new_tokens"] / found["rounds"])
     assert found["tokens_per_second"] == pytest.approx(found["new_tokens"] / found["seconds"])

@@ -30,7 +30,7 @@ from specdiff_core.schema.events import (
     Verified,
 )
 from specdiff_core.schema.metrics import fold
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Settings
 from specdiff_core.schema.trace import dump_trace, read_trace
 
 PROMPT = [3, 4, 5]
@@ -64,7 +64,8 @@ def test_match_returns_vanilla_text(
 
 
 def test_events_tell_one_consistent_story() -> None:
-    config = DecodeConfig(gamma=4, steps=2, temperature=1.0, order=RevealOrder.ENTROPY, max_new_tokens=40)
+    settings: Settings = {"temperature": 1.0, "order": RevealOrder.ENTROPY, "rule": Rule.RATIO}
+    config = DecodeConfig(gamma=4, steps=2, max_new_tokens=40, **settings)
     events = decoded(config)
     done = events[-1]
     assert isinstance(done, Finished) and done.reason == "length" and len(done.ids) == 40

@@ -178,7 +178,7 @@ HEADED = dump_trace({"drafted": list(FakeDecoder().decode("Once", DecodeConfig()
         GOOD[: len(GOOD) // 2],
         GOOD.replace(b'"nfe":2', b'"nfe":"two"'),
         GOOD.replace(b'"kind":"Verified"', b'"kind":"Virus"'),
-        GOOD.replace(b'"kind":"ratio"', b'"kind":"lottery"'),
+        GOOD.replace(b'"kind":"block"', b'"kind":"lottery"'),
         GOOD.replace(b'"lane":"drafted"', b'"lane":"other"'),
         GOOD.replace(b'"accepted":', b'"acceptt":'),
         GOOD.replace(b'"sources":["', b'"sources":["draft","'),

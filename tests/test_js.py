@@ -377,11 +377,14 @@ def _sums(total: Metrics) -> dict[str, Any]:
 
 
 def _words(config: dict[str, Any]) -> str:
-    """The settings as the page writes them, with drafter, controller and a rule that isn't the default."""
+    """The settings as the page writes them, with drafter, controller and a rule that makes a difference."""
     if config["drafter"] == "none":
         return "one target pass per token"
     words = settings_words(config).split(", ")
-    further = [*(["auto"] if config["auto"] else []), *([config["rule"]] if config["rule"] != "ratio" else [])]
+    further = [
+        *(["auto"] if config["auto"] else []),
+        *([config["rule"]] if config["temperature"] and config["rule"] != DecodeConfig().rule else []),
+    ]
     return " · ".join([config["drafter"], *words, *further])
 
 

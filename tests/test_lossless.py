@@ -38,7 +38,7 @@ from specdiff_core.drafters.base import Draft
 from specdiff_core.maths import chains
 from specdiff_core.maths.distributions import residual, to_probs
 from specdiff_core.maths.trees import children
-from specdiff_core.schema.settings import RevealOrder, Rule, Sampling, Selection
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Sampling, Selection
 
 
 def sure_enough(confidences: Sequence[float]) -> int:
@@ -108,6 +108,24 @@ def test_fewer_candidates_than_ids_keep_the_joint_distribution(monkeypatch: pyte
     draft = denoised(tables, (), Branches([]))
     assert draft.probs is not None and (draft.probs > 0).sum(-1).tolist() == [2, 2]
     assert distance(tables, partial(denoised, tables), verified(Rule.RATIO)) < TOLERANCE
+
+
+def test_a_greedy_target_accepts_the_same_under_block_and_ratio() -> None:
+    """Which is why the loop tests with ratio there (``DecodeConfig.rule_used``), whatever q is."""
+    assert (DecodeConfig().rule_used, DecodeConfig(temperature=0.1).rule_used) == (Rule.RATIO, Rule.BLOCK)
+    tables = Tables(seed=3)
+
+    def verdict(rule: Rule, draft: Draft, sampler: Branches) -> tuple[int, int]:
+        p = tables.scores((), draft)
+        greedy = torch.nn.functional.one_hot(p.argmax(-1), p.shape[-1]).double()
+        found, _ = verify(draft, greedy, rule, sampler, range(4))
+        return found.accepted, found.extra
+
+    found = [
+        in_turn(lambda sampler: denoised(tables, (), sampler, gamma=3), partial(verdict, rule))
+        for rule in (Rule.RATIO, Rule.BLOCK)
+    ]
+    assert found[0] == pytest.approx(found[1]) and len(found[0]) > 2
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])

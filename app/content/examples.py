@@ -92,7 +92,7 @@ PRESETS = (  # the first is what the page opens with
     _small("Draft tree of 8 nodes (DDTree)", "ddtree", gamma=8, tree_nodes=8),
     _small("Adaptive γ", "auto", slug="chosen as it goes", gamma=8),
     _small("Prompt lookup", "prompt_lookup", gamma=8),
-    _small("Sampling at 0.7, exact ratio test", temperature=0.7),
+    _small("Sampling at 0.7, exact ratio test", rule="ratio", temperature=0.7),
     _small("Sampling at 0.7, same noise as vanilla", rule="match", temperature=0.7),
     _preset("Four denoising steps", gamma=8, steps=4),
     _preset("One pass (DFlash)"),
@@ -104,7 +104,7 @@ PRESETS = (  # the first is what the page opens with
     _preset("Self-selection of four drafts (SpecDiff-2)", "specdiff2", temperature=1.0),
     _preset("EAGLE-2", "eagle2"),
     _preset("Small autoregressive drafter", "autoregressive"),
-    _preset("Sampling, exact ratio test", temperature=1.0, gamma=8, steps=4),
+    _preset("Sampling, exact ratio test", rule="ratio", temperature=1.0, gamma=8, steps=4),
     _preset("Same noise as vanilla", rule="match", temperature=1.0, gamma=8, steps=4),
     _preset("Naive p/q (not lossless)", rule="naive", temperature=1.0, gamma=8, steps=4, order="random"),
 )

@@ -124,7 +124,7 @@ def speculate(
         with clock.span("verify") as verification:
             positions = range(len(ids), len(ids) + len(draft.ids) + 1)
             verdict, dist = verifier(
-                draft, target_probs, config.rule, streams.verify(round), positions, config.selection
+                draft, target_probs, config.rule_used, streams.verify(round), positions, config.selection
             )
             accepted = [draft.ids[node] for node in verdict.path]
             rows = [0, *(node + 1 for node in verdict.path)]  # of the pass: anchor, accepted tokens
@@ -145,7 +145,7 @@ def speculate(
             reason = "context_full"
         at = clock.now()
         with clock.off():
-            yield verified_event(round, draft, verdict, dist, config.rule, verification.span, detail)
+            yield verified_event(round, draft, verdict, dist, config.rule_used, verification.span, detail)
             yield Committed(round=round, ids=committed, sources=sources[:count], total=total, at=at)
 
     seconds = clock.finish()

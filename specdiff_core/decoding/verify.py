@@ -98,21 +98,20 @@ def _accept_block(
     draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, positions: Sequence[int]
 ) -> Decision:
     """Block verification (Sun et al., arXiv 2403.10444, Algorithm 2): accept the longest prefix of
-    the window that passes its own test. A position without an exact q counts as a point mass.
+    the window that passes its own test. A position without an exact q counts as a point mass; if
+    all do, ``delta`` accepts as many tokens, by simpler tests.
 
     With w₀ = 1, w_i = min(1, w_{i−1} · p/q) of the first i tokens, R_i = Σ_z (w_i · p(z) − q(z))₊
     of the next one, i < γ tokens pass with probability R_i / (R_i + 1 − w_i), all γ with w_γ."""
-    tokens, size = draft.ids, len(draft.ids)
+    if draft.probs is None or not any(draft.exact_q):
+        return _accept(draft, target_probs, rule, sampler, positions)
+    tokens, size, exact = draft.ids, len(draft.ids), draft.exact_q
     p, q = drafted_probs(draft, target_probs)
-    exact = [draft.probs is not None and exact_q for exact_q in draft.exact_q]
-    if draft.probs is not None and all(exact):
-        proposed = draft.probs.to(target_probs)  # what each token was drawn from
-    else:
+    proposed = draft.probs.to(target_probs)  # what each token was drawn from
+    if not all(exact):
         points, is_exact = torch.tensor(tokens)[:, None], torch.tensor(exact, dtype=torch.bool)[:, None]
         points, is_exact = (part.to(target_probs.device, non_blocking=True) for part in (points, is_exact))
-        proposed = torch.zeros_like(target_probs[:size]).scatter_(1, points, 1.0)
-        if draft.probs is not None:
-            proposed = torch.where(is_exact, draft.probs.to(proposed), proposed)
+        proposed = torch.where(is_exact, proposed, torch.zeros_like(proposed).scatter_(1, points, 1.0))
     ratios = (p[i] / q[i] if exact[i] else p[i] for i in range(size))
     weights = list(itertools.accumulate(ratios, lambda weight, ratio: min(1.0, weight * ratio), initial=1.0))
     scale = torch.tensor(weights[:size], dtype=target_probs.dtype, device=target_probs.device)

@@ -68,7 +68,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 128)] = 48
     temperature: TEMPERATURE = 0.0
     rule: Annotated[Rule, ask("Rule", "At temperature 0, and under match, both runs should write the same text.")] = (
-        Rule.RATIO
+        Rule.BLOCK
     )
     prompt: Annotated[str, ask("Prompt", "Both runs continue it.", least=1, most=2000)] = OWN_TEXTS["stories"][0]
     seed: Annotated[int, ask("Seed", "For both runs.", 0, 2**31 - 1, more=True)] = 0

@@ -19,7 +19,7 @@ from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
-from specdiff_core.schema.settings import Sampling
+from specdiff_core.schema.settings import DecodeConfig, Rule, Sampling
 from specdiff_core.schema.summary import final
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         tuple[DEGREE, ...],
         ask("Drafter temperatures", "Each is combined with every target temperature.", least=1, most=8),
     ] = (0.0, 0.4, 0.7, 1.0, 1.3)
+
+    @property
+    def base(self) -> DecodeConfig:
+        """Settings that all runs share. Only ``ratio`` tests each token by its own p/q, which the calibration needs."""
+        return dataclasses.replace(super().base, rule=Rule.RATIO)
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)

@@ -184,7 +184,7 @@ class DecodeConfig:
     )] = Selection.SELF
     rule: Annotated[Rule, ask(
         "Verification rule", "How the target's pass accepts or rejects drafted tokens."
-    )] = Rule.RATIO
+    )] = Rule.BLOCK
     temperature: Annotated[float, ask(
         "Temperature", "The target’s; 0 always takes the most probable token.", 0.0, 2.0, step=0.1
     )] = 0.0
@@ -246,6 +246,11 @@ class DecodeConfig:
         if self.draft_temperature is None and self.num_drafts > 1 and not temperature:
             temperature = 1.0  # K greedy drafts would be equal
         return Sampling(temperature=temperature, top_k=self.top_k, top_p=self.top_p)
+
+    @property
+    def rule_used(self) -> Rule:
+        """The rule that tests: at temperature 0 ``block`` accepts what ``ratio`` accepts, which costs less."""
+        return Rule.RATIO if self.rule is Rule.BLOCK and not self.temperature else self.rule
 
     @property
     def lossless(self) -> bool:

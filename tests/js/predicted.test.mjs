@@ -72,19 +72,19 @@ test('a recorded setting has its speed-up, a window between recorded ones is int
       { gamma: 6, tree_nodes: 8 },
       { pair: 'other' },
       { tree_nodes: 64 },
-      { tree_nodes: 8, temperature: 1, rule: 'ratio' },
+      { tree_nodes: 8, temperature: 1, rule: 'block' },
       { num_drafts: 4, selection: 'self' },
       { auto: true },
       { top_k: 5 },
       { temperature: 1, rule: 'match' },
       { gamma: 9 },
       { tree_nodes: 8, gamma: 9 },
-      { temperature: 1, rule: 'ratio', draft_temperature: 0 },
+      { temperature: 1, rule: 'block', draft_temperature: 0 },
     ]
   ) assert.doesNotMatch(words(other), /\d×/, JSON.stringify(other));
   assert.equal(words({ drafter: 'none' }), '', 'vanilla has no speed-up');
   assert.match(words({ tree_nodes: 8, gamma: 8 }), /1\.20× over 5 prompts.*0\.90–1\.40/);
-  assert.match(words({ temperature: 1, rule: 'ratio' }), /1\.20×/);
+  assert.match(words({ temperature: 1, rule: 'block' }), /1\.20×/);
 });
 
 test('after a run stands the recorded speed-up of its own settings, and where it was recorded', () => {
@@ -114,7 +114,7 @@ test('after a run stands the recorded speed-up of its own settings, and where it
   for (
     const other of [
       { pair: 'other' },
-      { temperature: 1, rule: 'ratio' },
+      { temperature: 1, rule: 'block' },
       { drafter: 'mdlm' },
       { gamma: 5 },
       { steps: 2 },

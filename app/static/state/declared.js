@@ -21,4 +21,5 @@ export const TEST_KINDS = /** @type {Record<import('./events.d.ts').Test['kind']
   match: {"words": "p = {p}, q = {q}; shared noise: accepted if the target draws the same token", "short": "{outcome}", "passed": null, "outcomes": ["same", "differs"], "question": "Does the target draw this token too?", "bound": "", "draws": false, "walks": false},
   tree: {"words": "the branches here have p = {threshold} together; the target drew {outcome}", "short": "Σp {threshold}", "passed": null, "outcomes": ["one of them", "another token"], "question": "Does the target take one of these tokens?", "bound": "", "draws": false, "walks": true},
 });
+export const USUAL_RULE = /** @type {unknown} */ ("block");
 export const SAME_TEXT = /** @type {unknown[]} */ (["match"]);
