@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks import counts, equality, page, peers, prompts, report, suite
+from benchmarks import counts, equality, load, page, peers, prompts, report, suite
 from specdiff_core.cli import call, options
 
 COMMANDS = {
@@ -17,6 +17,7 @@ COMMANDS = {
     peers: "Our lanes against transformers' own loops, on the same weights, and llama.cpp.",
     counts: "Accepted drafts by position, here and in llama.cpp.",
     page: "How soon the page is usable, and what a watching browser costs a decode.",
+    load: "How many visitors the page serves at once, and whether each gets their own answer.",
 }
 
 

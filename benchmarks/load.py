@@ -1,11 +1,8 @@
-"""A load test: ``python -m benchmarks.load --visitors 50``.
+"""How many visitors the page serves: a server of its own, and clients that all start a race at once, repeatedly.
 
-Starts a server on the embedded pair, lets that many clients start races at once, repeatedly, and
-reports errors, mixed-up answers, seconds to the server's first message and to the last, and the
-server's memory (best with ``--visitors 4 --rounds 100``). ``--phones N`` lets N phones open one
-lesson at once first: nothing is decoded, and the report has the seconds of each request and of a
-whole page. ``--fuzz N`` adds malformed calls, which must not cause a traceback or stop the server.
-The exit code is 1 after any error.
+Every visitor has a prompt of their own. An answer is wrong if it differs from that of an earlier
+round. Malformed calls must end in an answer or a plain error, none in a traceback, and a race after
+them must run.
 """
 
 from __future__ import annotations
@@ -13,30 +10,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
-import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
-from specdiff_core.schema.errors import PairUnavailable
+from specdiff_core.cli import options
+from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
 
 ROOT = Path(__file__).resolve().parent.parent
-BROWSERS = ("google-chrome", "chromium-browser", "chromium", "chromium-headless-shell")
+LOG = ROOT / "runs" / "load.log"
+"""The server's."""
 ANIMALS = ("cat", "dog", "fox", "owl", "hen", "cow", "bee", "ant", "pig", "rat")
 TIMEOUT = 900.0
 """Seconds after which an answer counts as missing."""
@@ -49,32 +46,21 @@ class Met:
     firsts: list[float] = field(default_factory=list)  # seconds to the first message
     wholes: list[float] = field(default_factory=list)  # to the last one
     errors: list[str] = field(default_factory=list)
-    mixed_up: list[str] = field(default_factory=list)  # answers to other requests
-    texts: dict[str, str] = field(default_factory=dict)  # prompt -> text, the same for all visitors
+    wrong: list[str] = field(default_factory=list)  # answers that differ from an earlier round's
+    texts: dict[str, list[str]] = field(default_factory=dict)  # prompt -> of each lane, in the first round
     memory: list[int] = field(default_factory=list)  # bytes of server and decoder, after each round
-    heads: list[float] = field(default_factory=list)  # seconds until a phone has the page
-    requests: list[float] = field(default_factory=list)  # of each file behind it
-    lessons: list[float] = field(default_factory=list)  # until it has everything
 
     def table(self) -> str:
         lines = [f"answers          {len(self.wholes)}", f"errors           {len(self.errors)}"]
-        lines.append(f"wrong answers    {len(self.mixed_up)}")
-        times = {"first message": self.firsts, "whole race": self.wholes}
-        times |= {"page": self.heads, "file": self.requests, "everything": self.lessons}
-        for name, seconds in times.items():
+        lines.append(f"wrong answers    {len(self.wrong)}")
+        for name, seconds in (("first message", self.firsts), ("whole race", self.wholes)):
             if seconds:
                 middle, late = statistics.median(seconds), sorted(seconds)[int(0.95 * (len(seconds) - 1))]
                 lines.append(f"{name:16} median {middle:.2f} s, 95 % {late:.2f} s")
-        if self.memory:
-            readings = [f"{value / 2**20:.0f}" for value in self.memory]
-            readings = readings if len(readings) < 8 else [*readings[:3], "…", *readings[-3:]]
-            lines.append(f"memory           {', '.join(readings)} MiB after each round")
-        return "\n".join([*lines, *self.errors[:5], *self.mixed_up[:5]])
-
-    @property
-    def failed(self) -> bool:
-        grown = len(self.memory) > 2 and self.memory[-1] > GROWTH * self.memory[1]
-        return bool(self.errors or self.mixed_up or grown)
+        readings = [f"{value / 2**20:.0f}" for value in self.memory]
+        readings = readings if len(readings) < 8 else [*readings[:3], "…", *readings[-3:]]
+        lines.append(f"memory           {', '.join(readings)} MiB after each round")
+        return "\n".join([*lines, *self.errors[:5], *self.wrong[:5]])
 
 
 @contextmanager
@@ -94,120 +80,68 @@ def server(out: Any = subprocess.DEVNULL) -> Iterator[tuple[str, subprocess.Pope
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], pause: float = 0.5) -> None:
-    """Wait until ``url`` answers, asking every ``pause`` seconds."""
+    """Wait until ``url`` answers, asking every ``pause`` seconds.
+
+    Raises:
+        SpecDiffError: the server ended, or gave no answer in two minutes.
+    """
     until = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < until:
         with suppress(httpx.HTTPError):
             if httpx.get(url, timeout=5, follow_redirects=True).status_code == 200:
                 return
         time.sleep(pause)
-    raise SystemExit("The server ended, or was not ready in two minutes; see its log.")
+    raise SpecDiffError("The server ended, or was not ready in two minutes.", hint="Run python app.py, which says why.")
 
 
-@contextmanager
-def browser_page(width: int = 1440, height: int = 900, idle: bool = False) -> Iterator[Any]:
-    """A fresh tab; ``idle``: of a browser that takes only time that no other program wants, as if on another machine.
-
-    Raises:
-        PairUnavailable: there is no browser to drive.
-    """
-    from playwright.sync_api import sync_playwright  # of requirements-dev.txt
-
-    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if executable is None:
-        raise PairUnavailable("No Chromium was found on the PATH.", hint="Install Chromium with your system's tools.")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=executable, args=flags)
-        for process in psutil.Process().children(recursive=True) if idle else ():
-            for thread in process.threads():  # a new one inherits it
-                os.sched_setscheduler(thread.id, os.SCHED_IDLE, os.sched_param(0))
-        yield chromium.new_page(viewport={"width": width, "height": height})
-        chromium.close()
-
-
-def memory(process: psutil.Process) -> int:
+def memory(server: psutil.Process) -> int:
     """Bytes that the server and its decoder hold."""
     resident = 0
-    for proc in (process, *process.children(recursive=True)):
+    for process in (server, *server.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # it has just ended
-            resident += proc.memory_info().rss
+            resident += process.memory_info().rss
     return resident
 
 
-async def ask(client: httpx.AsyncClient, endpoint: str, data: list[Any]) -> AsyncGenerator[tuple[str, Any]]:
-    """The events of one call: (name, value)."""
-    begun = await client.post(f"/gradio_api/call/{endpoint}", json={"data": data}, timeout=TIMEOUT)
+async def race(client: httpx.AsyncClient, data: Any) -> AsyncGenerator[dict[str, Any]]:
+    """The messages of one call of the race endpoint, the result last.
+
+    Raises:
+        RuntimeError: the call ended in an error.
+    """
+    begun = await client.post("/gradio_api/call/race", json={"data": data})
     begun.raise_for_status()
-    async with client.stream(
-        "GET", f"/gradio_api/call/{endpoint}/{begun.json()['event_id']}", timeout=TIMEOUT
-    ) as answer:
+    async with client.stream("GET", f"/gradio_api/call/race/{begun.json()['event_id']}") as answer:
         name = ""
         async for line in answer.aiter_lines():
             if line.startswith("event:"):
                 name = line[6:].strip()
             elif line.startswith("data:") and name != "heartbeat":
-                yield name, json.loads(line[5:] or "null")
-
-
-async def visit(url: str, number: int, round: int, tokens: int, met: Met) -> None:
-    """One visitor's race of a round, of a prompt that says whose it is."""
-    async with httpx.AsyncClient(base_url=url) as client:
-        prompt = f"Once upon a time, a {ANIMALS[number % len(ANIMALS)]} had {number} friends and {round % 3} hats."
-        began, first, last = time.monotonic(), 0.0, None
-        try:
-            async for name, value in ask(client, "race", [prompt, *settings(tokens)]):
-                first = first or time.monotonic()
                 if name == "error":
-                    raise RuntimeError(f"the server said {value!r}")
-                last = value[0] if value else last
-        except (httpx.HTTPError, RuntimeError, ValueError) as error:
-            met.errors.append(f"visitor {number}: {type(error).__name__}: {error}")
-            return
-        text = json.dumps(last, sort_keys=True)
-        if not isinstance(last, dict) or not last.get("text"):
-            met.errors.append(f"visitor {number}: no text in {text[:200]}")
-        elif met.texts.setdefault(prompt, last["text"]) != last["text"]:
-            met.mixed_up.append(f"visitor {number} asked {prompt!r} and got {last['text'][:80]!r}")
-        met.firsts.append(first - began)
-        met.wholes.append(time.monotonic() - began)
+                    raise RuntimeError(f"the server reports {line[5:]}")
+                yield json.loads(line[5:])[0]
 
 
-def files_of_page(url: str, lesson: str) -> list[str]:
-    """The files that a browser fetches when it first opens a lesson, the page first."""
-    urls: list[str] = []
-    with browser_page(width=390, height=844) as page:
-        page.on("request", lambda request: urls.append(request.url) if request.method == "GET" else None)
-        page.goto(f"{url}/?lesson={lesson}")
-        requested = 0
-        while requested != len(urls):  # until it has asked for nothing in two seconds
-            requested = len(urls)
-            page.wait_for_timeout(2000)
-    return [address.removeprefix(url) for address in urls if "/queue/" not in address and address.startswith(url)]
-
-
-async def phone(url: str, paths: Sequence[str], met: Met) -> None:
-    """A phone that fetches the page, and then all other files over six connections, as a browser
-    does. It is curl, which takes little of the two processors that server and phones share here."""
-    began = time.monotonic()
-    for files, times in ((paths[:1], met.heads), (paths[1:], met.requests)):
-        command = ["curl", "--no-progress-meter", "--parallel", "--parallel-max", "6", "--write-out"]
-        command += ["%{http_code} %{time_total} %{url}\n", "--header", "Accept-Encoding: gzip, br"]
-        for file in files:
-            command += ["--output", "/dev/null", url + file]
-        curl = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        for line in (await curl.communicate())[0].decode(errors="replace").splitlines():
-            status, seconds, address = line.split(" ", 2)
-            times.append(float(seconds))
-            if status != "200":
-                met.errors.append(f"{address}: {status}")
-    met.lessons.append(time.monotonic() - began)
+async def visit(client: httpx.AsyncClient, number: int, tokens: int, met: Met) -> None:
+    """One visitor's race, of the visitor's own prompt."""
+    prompt = f"Once upon a time, a {ANIMALS[number % len(ANIMALS)]} had {number} friends."
+    began, first, last = time.monotonic(), 0.0, dict[str, Any]()
+    try:
+        async for message in race(client, [prompt, *settings(tokens)]):
+            first, last = first or time.monotonic(), message
+        texts = [lane["text"] for lane in last["lanes"].values()]
+    except (httpx.HTTPError, RuntimeError, LookupError, TypeError, ValueError) as error:
+        met.errors.append(f"visitor {number}: {type(error).__name__}: {error}")
+        return
+    if met.texts.setdefault(prompt, texts) != texts:
+        met.wrong.append(f"visitor {number} asked {prompt!r} and got {texts}")
+    met.firsts.append(first - began)
+    met.wholes.append(time.monotonic() - began)
 
 
 def settings(tokens: int) -> list[Any]:
-    """What the race endpoint takes behind the prompt, in its order; no events in the answer."""
-    values = DecodeConfig(max_new_tokens=tokens, ignore_eos=True).to_dict()
-    return [*values.values(), False]
+    """The race endpoint's arguments after the prompt, in its order; no events in the answer."""
+    return [*DecodeConfig(max_new_tokens=tokens, ignore_eos=True).to_dict().values(), False]
 
 
 ODD: tuple[Any, ...] = (
@@ -216,81 +150,69 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip  # several values a line
 
 
-async def fuzz(url: str, calls: int, met: Met, seed: int = 0) -> None:
-    """Broken calls: each must end in an answer or a plain error, none in a traceback."""
-    draw = random.Random(seed)
-    valid = ["Once upon", *settings(8)]
+async def fuzz(client: httpx.AsyncClient, calls: int, met: Met) -> None:
+    """Malformed calls, 16 at a time."""
+    draw, valid, slots = random.Random(0), ["Once upon", *settings(8)], asyncio.Semaphore(16)
 
-    async def broken(client: httpx.AsyncClient, count: int) -> None:
-        for _ in range(count):
-            data: list[Any] = list(valid)
-            for _ in range(draw.randint(1, 4)):
-                data[draw.randrange(len(data))] = draw.choice(ODD)
-            body = draw.choice([data, data[: draw.randrange(len(data))], [*data, *ODD], ODD[draw.randrange(len(ODD))]])
+    async def call(body: Any) -> None:
+        async with slots:
             try:
-                answer = await client.post("/gradio_api/call/race", json={"data": body}, timeout=TIMEOUT)
+                answer = await client.post("/gradio_api/call/race", json={"data": body})
                 if answer.status_code == 200:
-                    event = answer.json()["event_id"]
-                    answer = await client.get(f"/gradio_api/call/race/{event}", timeout=TIMEOUT)
-                if re.search(r"Traceback|File \"|\.py\b", answer.text):
-                    met.errors.append(f"a traceback for {body!r:.200}: {answer.text[:300]}")
+                    answer = await client.get(f"/gradio_api/call/race/{answer.json()['event_id']}")
             except (httpx.HTTPError, ValueError, KeyError) as error:
                 met.errors.append(f"{type(error).__name__} for {body!r:.200}: {error}")
+            else:
+                if re.search(r"Traceback|File \"|\.py\b", answer.text):
+                    met.errors.append(f"a traceback for {body!r:.200}: {answer.text[:300]}")
 
-    async with httpx.AsyncClient(base_url=url, limits=httpx.Limits(max_connections=16)) as client:
-        await asyncio.gather(*(broken(client, calls // 16 + (i < calls % 16)) for i in range(16)))
-        async for name, _ in ask(client, "race", valid):
-            if name == "error":
-                met.errors.append("after all broken calls a plain run fails")
+    def broken() -> Any:
+        data = [draw.choice(ODD) if draw.random() < 0.1 else value for value in valid]
+        return draw.choice([data, data[: draw.randrange(len(data))], [*data, *ODD], draw.choice(ODD)])
+
+    await asyncio.gather(*(call(broken()) for _ in range(calls)))
+    try:
+        async for _ in race(client, valid):
+            pass
+    except (httpx.HTTPError, RuntimeError, ValueError) as error:
+        met.errors.append(f"a race after the malformed calls failed: {error}")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Measure, print, and say by the exit code whether anything was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__.split("\n\n")[1])
-    parser.add_argument("--visitors", type=int, default=50, help="clients at the same time [default 50]")
-    parser.add_argument("--rounds", type=int, default=3, help="times that all of them ask [default 3]")
-    parser.add_argument("--tokens", type=int, default=16, help="new tokens of each race [default 16]")
-    parser.add_argument("--phones", type=int, default=0, metavar="N", help="phones on one lesson first [default none]")
-    parser.add_argument("--lesson", default="gamma", help="name of that lesson [default gamma]")
-    parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="broken calls afterwards [default none]")
-    default = Path(tempfile.gettempdir()) / "specdiff-load.log"
-    parser.add_argument("--log", type=Path, default=default, help=f"the server's log [default {default}]")
-    args = parser.parse_args(argv)
-    args.log.write_bytes(b"")
+async def measure(url: str, process: psutil.Process, args: argparse.Namespace) -> Met:
+    """All rounds, then the malformed calls."""
     met = Met()
-
-    def measure(url: str, process: psutil.Process) -> None:
-        if args.phones:
-            paths = files_of_page(url, args.lesson)
-
-            async def class_room() -> None:
-                await asyncio.gather(*(phone(url, paths, met) for _ in range(args.phones)))
-
-            asyncio.run(class_room())
-            requests = len(met.heads) + len(met.requests)
-            print(f"{args.phones} phones: {requests} requests, {len(met.errors)} errors", flush=True)
-        for round in range(args.rounds):
-
-            async def together(round: int) -> None:
-                numbers = range(args.visitors)
-                await asyncio.gather(*(visit(url, n, round, args.tokens, met) for n in numbers))
-
-            asyncio.run(together(round))
+    unlimited = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, limits=unlimited, timeout=TIMEOUT) as client:
+        for number in range(1, args.rounds + 1):
+            await asyncio.gather(*(visit(client, visitor, args.tokens, met) for visitor in range(args.visitors)))
             met.memory.append(memory(process))
-            summary = f"{len(met.wholes)} answers, {len(met.errors)} errors"
-            print(f"round {round + 1} of {args.rounds}: {summary}", flush=True)
+            options.say(f"round {number} of {args.rounds}: {len(met.wholes)} answers, {len(met.errors)} errors")
         if args.fuzz:
-            asyncio.run(fuzz(url, args.fuzz, met))
-            met.memory.append(memory(process))
+            await fuzz(client, args.fuzz, met)
+    if len(met.memory) > 2 and met.memory[-1] > GROWTH * met.memory[1]:
+        met.errors.append("the memory grows from round to round")
+    return met
 
-    with args.log.open("ab") as log, server(log) as (url, process):
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = partial(parser.add_argument, type=int, metavar="N")
+    add("--visitors", default=50, help="clients at the same time [default 50]")
+    add("--rounds", default=3, help="races of each of them, one after the other [default 3]")
+    add("--tokens", default=16, help="new tokens in each lane [default 16]")
+    add("--fuzz", default=0, help="malformed calls afterwards [default 0]")
+
+
+def run(args: argparse.Namespace) -> None:
+    """``benchmarks load``: print what the visitors met, and fail after any error."""
+    if min(args.visitors, args.rounds) < 1 or args.fuzz < 0:
+        raise ConfigError("--visitors and --rounds must be at least 1, --fuzz at least 0.", field="visitors")
+    settings(args.tokens)  # before the server starts
+    LOG.parent.mkdir(exist_ok=True)
+    with LOG.open("wb") as log, server(log) as (url, process):
         wait_for(f"{url}/readyz", process)
-        measure(url, psutil.Process(process.pid))
-        if traced := args.log.read_text(errors="replace").count("Traceback (most recent"):
-            met.errors.append(f"{traced} tracebacks in {args.log}")
+        met = asyncio.run(measure(url, psutil.Process(process.pid), args))
+    if traced := LOG.read_text(errors="replace").count("Traceback (most recent"):
+        met.errors.append(f"tracebacks in the server's log: {traced}")
     print(met.table())
-    return int(met.failed)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    if met.errors or met.wrong:
+        raise SpecDiffError("Not everything was served.", hint=f"The server's log is {LOG}.")

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
+import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal, cast
@@ -23,17 +26,18 @@ import psutil
 
 from app.run.process import Remote, RemoteDecoder
 from app.run.race import Ask, Update
-from benchmarks.load import browser_page, server, wait_for
+from benchmarks.load import server, wait_for
 from benchmarks.tables import Tabled, bounds, finish
 from specdiff_core.cli import options
 from specdiff_core.measure.sweep import table
 from specdiff_core.provenance import provenance
-from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.errors import ConfigError, PairUnavailable
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import two_lanes
 from specdiff_core.schema.summary import final
 from specdiff_core.schema.trace import header_line, read_trace
 
+BROWSERS = ("google-chrome", "chromium-browser", "chromium", "chromium-headless-shell")
 LANES = ("vanilla", "drafted")
 RATIO = "speed-up"
 SETTLE = 500  # milliseconds in which the browser closes the page it left
@@ -66,6 +70,28 @@ RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.shown
     const last = events.find((event) => event.kind === 'Finished');
     return [name, {seconds: last.seconds, ids: last.ids, waited: last.waited_seconds}];
 }))"""
+
+
+@contextmanager
+def browser_page(idle: bool = False) -> Iterator[Any]:
+    """A fresh tab; ``idle``: of a browser that takes only time that no other program wants, as if on another machine.
+
+    Raises:
+        PairUnavailable: there is no browser to drive.
+    """
+    from playwright.sync_api import sync_playwright  # of requirements-dev.txt
+
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        raise PairUnavailable("No Chromium was found on the PATH.", hint="Install Chromium with your system's tools.")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=executable, args=flags)
+        for process in psutil.Process().children(recursive=True) if idle else ():
+            for thread in process.threads():  # a new one inherits it
+                os.sched_setscheduler(thread.id, os.SCHED_IDLE, os.sched_param(0))
+        yield chromium.new_page(viewport={"width": 1440, "height": 900})
+        chromium.close()
 
 
 def open_page(page: Any, url: str) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import urlparse
 
 import pytest
 
-from benchmarks.load import BROWSERS
+from benchmarks.page import BROWSERS
 
 CHROMIUM = next(filter(None, map(shutil.which, reversed(BROWSERS))), None)  # the shell opens pages fastest
 MARKS = [

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import re
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean, median
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 from test_measure import measured
 
-from benchmarks import report, suite
+from benchmarks import load, report, suite
 from benchmarks.__main__ import build_parser, main
 from benchmarks.prompts import cut, make_prompts, write_prompts
 from benchmarks.report import KINDS
@@ -31,6 +36,7 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig
 from tests.app_fakes import FakeDecoder
 from tests.fakes import ORIGIN
+from tests.servers import Loopback, send
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.usefixtures("no_weights")
@@ -263,6 +269,53 @@ def test_the_prompts_of_the_readme_are_here_and_may_be_shared() -> None:
     assert licences <= {"MIT", "Apache-2.0", "CC-BY-4.0"}
 
 
+# The load test.
+
+
+def load_test(
+    url: str, process: Any, home: Path, monkeypatch: pytest.MonkeyPatch, words: str = "--visitors 3 --rounds 2"
+) -> int:
+    """The status of the load test of a running server; in a thread, as Playwright's loop may run in this one."""
+    monkeypatch.setattr(load, "server", lambda out: nullcontext((url, process)))
+    monkeypatch.setattr(load, "LOG", home / "load.log")
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(main, ["load", *words.split(), "--tokens", "4"]).result()
+
+
+def test_the_page_serves_several_visitors_and_survives_malformed_calls(
+    served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, process = served
+    status = load_test(url.rstrip("/"), process, tmp_path, monkeypatch, "--visitors 3 --rounds 2 --fuzz 16")
+    printed = capsys.readouterr()
+    assert status == 0, printed
+    assert re.search(r"answers +6\nerrors +0\nwrong answers +0\n", printed.out)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('data: [{{"lanes": {{"vanilla": {{"text": "{count}"}}}}}}]', r"answers +6\nerrors +0\nwrong answers +3"),
+        ('data: [{{"lanes": {{}}}}]\n\nevent: error\ndata: "full"', r"answers +0\nerrors +6\n"),
+        ('data: [{{"finished": true}}]', r"answers +0\nerrors +6\n"),
+    ],
+    ids=["another's answer", "an error", "no lanes"],
+)
+def test_the_load_test_fails_on_wrong_and_missing_answers(
+    line: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = itertools.count()
+
+    def answer(request: Any) -> None:
+        request.rfile.read(int(request.headers.get("Content-Length", 0)))
+        event = f"event: complete\n{line.format(count=next(calls))}\n\n"
+        send(request, b'{"event_id": "1"}' if request.command == "POST" else event.encode())
+
+    with Loopback(answer) as server:
+        assert load_test(server.url, SimpleNamespace(pid=os.getpid(), poll=lambda: None), tmp_path, monkeypatch) == 2
+    assert re.search(found, capsys.readouterr().out)
+
+
 # The commands.
 
 
@@ -323,6 +376,8 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
         ("report --check --results nothing", "json is not a result"),
         ("prompts --corpus nothing --out p.jsonl", "No validation text"),
         ("prompts --workload gsm9k --out p.jsonl", "no workload"),
+        ("load --rounds 0", "at least 1"),
+        ("load --tokens 0", "1 to"),
         ("prompts --per-flavour 0 --out p.jsonl", "no prompt"),
     ],
 )

@@ -227,17 +227,20 @@ def test_every_file_and_symbol_that_it_names_exists(document: Path) -> None:
 
 
 @documents
-def test_every_command_is_one(document: Path) -> None:
-    """In blocks; in the two documents with numbers, also within a line."""
+def test_every_command_is_one(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a block it is whole; within a line it may lack what it needs, but its help has its flags."""
     parsers = {"specdiff_core": build_parser(), "benchmarks": benchmarks.build_parser()}
-    text = document.read_text("utf-8")
-    lines = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ").splitlines()
-    if document.parent == ROOT:
-        lines += re.findall(r"`(python -m [^`]+)`", prose(document))
-    for words in (shlex.split(line, comments=True) for line in lines):
+    block = "\n".join(re.findall(r"```sh\n(.*?)```", document.read_text("utf-8"), re.DOTALL)).replace("\\\n", " ")
+    for words in (shlex.split(line, comments=True) for line in block.splitlines()):
         module = next((word for word in words if word in parsers), "")
         if module and "--help" not in words:
             parsers[module].parse_args(words[words.index(module) + 1 :])
+    for module, rest in re.findall(rf"`python -m ({'|'.join(parsers)})\b(?!\.)([^`]*)`", prose(document)):
+        names = [word for word in rest.partition(" --")[0].split() if word.islower()]
+        with pytest.raises(SystemExit) as ended:
+            parsers[module].parse_args([*names, "--help"])
+        assert ended.value.code == 0, rest
+        assert set(re.findall(r"--[\w-]+", rest)) <= set(re.findall(r"--[\w-]+", capsys.readouterr().out)), rest
 
 
 def test_the_theory_weighs_smollm2_as_its_file_does() -> None:
