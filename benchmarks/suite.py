@@ -98,4 +98,5 @@ def run(args: argparse.Namespace) -> None:
     for name in chosen:
         if (args.out / name).exists():
             shutil.copy(args.out / name, args.results)
-    report.write(args.results)
+    if args.results.resolve() == report.RESULTS:  # another folder may hold less than the documents show
+        report.write()

@@ -336,7 +336,7 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
     out, results = tmp_path / "out", tmp_path / "results"
     ran: list[str] = []
     broken = ["page.json"]
-    written: list[Path] = []
+    written: list[str] = []
     result = swept()
 
     def run(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
@@ -349,14 +349,16 @@ def test_the_suite_keeps_finished_files_and_goes_on_without_a_browser(
 
     machine = ["--device", "cpu", "--threads", "2"]
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(report, "write", written.append)
+    monkeypatch.setattr(report, "write", lambda: written.append("the documents"))
     write_result(out / "smollm2-greedy.json", result)
     words = f"suite --out {out} --results {results} --device cpu --threads 2".split()
     assert main(words) == 0
     error = capsys.readouterr().err
     assert f"1 of {len(suite.COMMANDS)}, smollm2-greedy.json: done already" in error and "page.json: left out" in error
-    assert ran == [*suite.COMMANDS][1:] and written == [results]
+    assert ran == [*suite.COMMANDS][1:] and not written, "another folder is not the documents'"
     assert {path.name for path in results.iterdir()} == {*suite.COMMANDS} - {"page.json"}
+    monkeypatch.setattr(report, "RESULTS", results)
+    assert main(words) == 0 and written
     ran.clear()
     (out / "peers.json").unlink()
     broken.append("peers.json")
