@@ -53,7 +53,11 @@ def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
     add = partial(parser.add_argument, type=Path)
     add("--json", metavar="FILE", help="write the answer, which the page opens")
-    add("--csv", metavar="FILE", help="write its table")
+    add(
+        "--csv",
+        metavar="FILE",
+        help="write its table, and the counts of each prompt beside it (X.prompts.csv for X.csv)",
+    )
     add("--html", metavar="FILE", help="write the answer, its tables and its figures as one page")
 
 

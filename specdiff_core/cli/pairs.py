@@ -58,7 +58,7 @@ def table(here: Here) -> None:
         print()
     for reason, mark in notes.items():
         print(f"{mark[3:]} not available: {reason}")
-    print(f"\n`{hub.LIKE.replace(' --fetch', '')}` shows more of one; `{hub.LIKE}` downloads it.")
+    print(f"\n`{hub.FETCH_COMMAND.replace(' --fetch', '')}` shows more of one; `{hub.FETCH_COMMAND}` downloads it.")
 
 
 def show(pair: PairSpec, here: Here) -> None:

@@ -56,7 +56,7 @@ def fetch(file: File) -> Path:
     if (cached_path := cached(file)) is not None:
         return cached_path
     names = (pair.name for pair in PAIRS.values() if pair.target == file.repo)
-    command = hub.LIKE.replace("NAME", next(names, "NAME"))
+    command = hub.FETCH_COMMAND.replace("NAME", next(names, "NAME"))
     if is_offline_mode():
         what = f"{file.name} is not in the cache, and downloads are switched off (HF_HUB_OFFLINE)."
         raise PairUnavailable(what, hint=f"With a network connection, run `{command}`.")

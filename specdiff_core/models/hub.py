@@ -25,8 +25,10 @@ CONFIGS = ("*.json", "*.jinja", "merges.txt")
 """Config, tokenizer and chat template, of a few megabytes."""
 WEIGHTS = ("*.safetensors",)
 TWICE = "consolidated*"  # second copies of the weights in another layout, as Mistral publishes them
-LIKE = f"{PROGRAM} pairs --fetch NAME"
-FETCH = f"Load it on a machine with a network connection (a published pair: `{LIKE}`), and copy the hub's cache."
+FETCH_COMMAND = f"{PROGRAM} pairs --fetch NAME"
+FETCH_HINT = (
+    f"Load it on a machine with a network connection (a published pair: `{FETCH_COMMAND}`), and copy the hub's cache."
+)
 
 T = TypeVar("T")
 _PROGRESS: ContextVar[Callable[[str], None]] = ContextVar("progress", default=lambda message: None)
@@ -319,10 +321,10 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
     unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
     if isinstance(error, unreachable) or not isinstance(error, OSError | ValueError | ImportError | httpx.InvalidURL):
         where = "switched off here (HF_HUB_OFFLINE)" if is_offline_mode() else "out of reach"
-        return f"{repo} is not in the local cache, and the hub is {where}.", FETCH
+        return f"{repo} is not in the local cache, and the hub is {where}.", FETCH_HINT
     if isinstance(error, OSError):
         detail = " ".join(str(error).split())[:160]
-        return f"{repo} could not be downloaded ({type(error).__name__}: {detail}).", FETCH
+        return f"{repo} could not be downloaded ({type(error).__name__}: {detail}).", FETCH_HINT
     if isinstance(error, errors.HFValidationError):
         return f"{repo} is not a hub repository.", "Write owner/name, or the path of a folder or a GGUF file."
     return (
