@@ -89,11 +89,7 @@ class LoadedPair:
                     if not drafter.is_foreign:
                         self.trained_for[drafter.name] = str(read_config(folder).get("trained_for", ""))
                     _check_room(self.spec, self.placement, drafter)
-                module, _, function = drafter.module.partition(":")
-                path = module if function else f"specdiff_core.drafters.{module}"
-                build = getattr(importlib.import_module(path), function or "build")
-                loaded = build(drafter, self.placement, target=self.model, pair=self.spec)
-                self.drafters[drafter.name] = loaded
+                self.drafters[drafter.name] = self.build(drafter)
         except (PairUnavailable, TokenizerMismatch) as error:
             self.missing[drafter.name] = str(error)
         except Exception as error:  # the target and other drafters still work
@@ -105,6 +101,18 @@ class LoadedPair:
                 if drafter.is_foreign
                 else f"{shown(drafter.source)}: no model can be loaded from its files ({type(error).__name__})."
             )
+
+    def build(self, drafter: DrafterSpec) -> Drafter:
+        """Build a drafter for this target, by the function that its ``module`` names.
+
+        Raises:
+            SpecDiffError: its files are missing or damaged, or it was made for another target.
+        """
+        module, _, function = drafter.module.partition(":")
+        path = module if function else f"specdiff_core.drafters.{module}"
+        build = getattr(importlib.import_module(path), function or "build")
+        built: Drafter = build(drafter, self.placement, target=self.model, pair=self.spec)
+        return built
 
     def source_name(self, role: str) -> str:
         """The source of ``"target"`` or a drafter: repository@revision, or pair/folder."""

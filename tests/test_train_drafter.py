@@ -21,7 +21,6 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdiff_core import cli
-from specdiff_core.drafters import block_diffusion
 from specdiff_core.engine import Engine
 from specdiff_core.measure.prompts import read_prompts
 from specdiff_core.models.dflash import from_folder
@@ -198,7 +197,7 @@ def built(home: Path, drafter: Path, *, chained: bool) -> Any:
     spec = register_pair(parse({"target": str(home / "target"), "drafter": str(drafter)}).name)
     engine = Engine.load(spec.name, device="cpu", drafters=("none",))
     one = dataclasses.replace(spec.drafters[0], chained=chained)
-    return block_diffusion.build(one, engine.pair.placement, target=engine.pair.model, pair=spec)
+    return engine.pair.build(one)
 
 
 def test_one_folder_serves_a_plain_and_a_chained_drafter(home: Path, made: Path) -> None:

@@ -391,7 +391,6 @@ Race it: `python -m specdiff_core race --target assets/embedded/target --drafter
 
 def with_drafters(engine: Engine, folders: Mapping[str, Path]) -> Engine:
     """An engine on the same target with additional drafters: name -> folder of a block drafter."""
-    from specdiff_core.drafters.block_diffusion import build
     from specdiff_core.engine import Engine
 
     pair, like = engine.pair, engine.pair.spec.drafter("block")
@@ -399,5 +398,5 @@ def with_drafters(engine: Engine, folders: Mapping[str, Path]) -> Engine:
         dataclasses.replace(like, name=name, label=LABELS[name], source=str(path)) for name, path in folders.items()
     ]
     named = dataclasses.replace(pair.spec, drafters=(*pair.spec.drafters, *specs))
-    drafters: dict[str, Any] = {spec.name: build(spec, pair.placement, target=pair.model, pair=named) for spec in specs}
-    return Engine(dataclasses.replace(pair, spec=named, drafters={**pair.drafters, **drafters}))
+    drafters = pair.drafters | {spec.name: pair.build(spec) for spec in specs}
+    return Engine(dataclasses.replace(pair, spec=named, drafters=drafters))

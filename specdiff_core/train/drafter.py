@@ -19,7 +19,6 @@ from safetensors import SafetensorError
 
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
-from specdiff_core.drafters import autoregressive, block_diffusion, eagle, masked_diffusion
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
@@ -378,11 +377,7 @@ class DrafterTraining:
         """The drafter in a folder, loaded as any other would be."""
         pair = self.engine.pair
         fields = {"target": pair.spec.target, "target_revision": pair.spec.revision, "context": pair.spec.context}
-        spec = register_pair(parse({**fields, "drafter": str(folder.absolute())}).name).drafters[0]
-        modules = (autoregressive, block_diffusion, eagle, masked_diffusion)
-        module: Any = next(module for module in modules if module.__name__.endswith(spec.module))
-        drafter: Drafter = module.build(spec, pair.placement, target=pair.model, pair=pair.spec)
-        return drafter
+        return pair.build(register_pair(parse({**fields, "drafter": str(folder.absolute())}).name).drafters[0])
 
     def _card(self, learner: Learner) -> ModelCard:
         settings, pair, answers = self.settings, self.engine.pair, Answers(self.folder, ())
