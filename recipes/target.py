@@ -24,7 +24,7 @@ from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 from specdiff_core.train.cards import OTHER_CREDITS, ModelCard, training_record, write_card
-from specdiff_core.train.learners import autocast
+from specdiff_core.train.learners.base import autocast
 from specdiff_core.train.trainer import Trainer, log, read_checkpoint
 
 WARMUP, FINISH = 50, 0.5

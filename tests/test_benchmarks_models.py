@@ -38,7 +38,7 @@ from specdiff_core.models.target import Target
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
-from specdiff_core.train.learners import block_config, new_block
+from specdiff_core.train.learners.block import block_config, new_block
 from specdiff_core.train.settings import DrafterSettings
 from tests.fakes import ORIGIN
 

@@ -46,7 +46,8 @@ from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, DraftReady, Event, Finished
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Selection
-from specdiff_core.train.learners import block_config, new_eagle
+from specdiff_core.train.learners.block import block_config
+from specdiff_core.train.learners.eagle import new_eagle
 from specdiff_core.train.settings import DrafterSettings
 
 END, MASK = 0, 1  # the words are 2 and higher

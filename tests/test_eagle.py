@@ -21,7 +21,7 @@ from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.settings import Sampling
-from specdiff_core.train.learners import new_eagle
+from specdiff_core.train.learners.eagle import new_eagle
 
 LAYERS = 3
 

@@ -23,7 +23,7 @@ from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.schema.errors import ConfigError, PairUnavailable
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder
-from specdiff_core.train.learners import masked_config, masked_hidden, new_masked
+from specdiff_core.train.learners.masked import masked_config, masked_hidden, new_masked
 from specdiff_core.train.settings import DrafterSettings
 
 BLOCK, MASK, CUT = 6, 269, (2, 0)

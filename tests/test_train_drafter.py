@@ -37,7 +37,9 @@ from specdiff_core.train.answers import Answers, EncodedPrompt
 from specdiff_core.train.cards import ModelCard, render_card
 from specdiff_core.train.curve import read_metrics
 from specdiff_core.train.drafter import DrafterTraining, choose_mask, spread
-from specdiff_core.train.learners import BlockLearner, default_taps, draw_blocks, frequent_words
+from specdiff_core.train.learners.base import frequent_words
+from specdiff_core.train.learners.block import BlockLearner, default_taps
+from specdiff_core.train.learners.windows import draw_blocks
 from specdiff_core.train.settings import DrafterSettings
 
 SMALL = ["--new-tokens", "24", "--longest", "60", "--words", "270", "--rows", "8", "--anchors", "8", "--markov", "16"]
@@ -644,7 +646,11 @@ def test_a_full_disk_is_one_sentence(
     )
     for name, error, said in (
         ("torch.save", RuntimeError(torn), "checkpoint.pt can't be written (Pytorch"),
-        ("specdiff_core.train.learners.write_folder", OSError(28, "No space left on device"), "can't be written to"),
+        (
+            "specdiff_core.train.learners.block.write_folder",
+            OSError(28, "No space left on device"),
+            "can't be written to",
+        ),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(name, failing(error))

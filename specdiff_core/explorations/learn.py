@@ -28,7 +28,7 @@ from specdiff_core.schema.fields import ask
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
     from specdiff_core.train import answers as texts
-    from specdiff_core.train.learners import BlockLearner
+    from specdiff_core.train.learners.block import BlockLearner
 
 UNTRAINED, TOKENS, STREAK = "untrained", "token_wise", "streak"
 LABELS = {UNTRAINED: "before training", TOKENS: "token-wise loss", STREAK: "streak-distillation"}
@@ -276,7 +276,7 @@ class _Writer:
     def __init__(self, engine: Engine, seed: int, stopped: ShouldStop = lambda: False) -> None:
         import torch
 
-        from specdiff_core.train.learners import default_taps
+        from specdiff_core.train.learners.block import default_taps
 
         self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
         self.engine, self.seed, self._stopped = engine, seed, stopped
@@ -303,7 +303,8 @@ class _Twin:
 
         from specdiff_core.models.network import vocabulary
         from specdiff_core.train import losses
-        from specdiff_core.train.learners import BlockLearner, DraftVocab, block_config, new_block
+        from specdiff_core.train.learners.base import DraftVocab
+        from specdiff_core.train.learners.block import BlockLearner, block_config, new_block
         from specdiff_core.train.settings import DrafterSettings
         from specdiff_core.train.trainer import Trainer
 

@@ -1,12 +1,13 @@
 """``train drafter``: a drafter for any causal model, from the model's own answers to prompts.
 
-One loop for every kind of drafter (``learners.py``): the target answers (``answers.py``), then the
+One loop for every kind of drafter (``learners/``): the target answers (``answers.py``), then the
 drafter learns from what is stored, and now and then τ is measured by really decoding prompts that
 it never saw. A run can be stopped at any time and resumed, with more hours too."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,12 +24,11 @@ from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
 from specdiff_core.measure.statistics import Interval, costs, shares
-from specdiff_core.models.causal import read_layers
 from specdiff_core.models.files import empty_folder
 from specdiff_core.models.folders import shown
 from specdiff_core.models.network import CausalLM, vocabulary
 from specdiff_core.models.own_pairs import parse, register_pair
-from specdiff_core.models.sources import is_local, resolve
+from specdiff_core.models.sources import is_local
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
 from specdiff_core.schema.events import Finished
@@ -49,21 +49,8 @@ from specdiff_core.train.answers import (
 )
 from specdiff_core.train.cards import ModelCard, training_record, write_card
 from specdiff_core.train.curve import last_scores, read_metrics
-from specdiff_core.train.learners import (
-    LEARNERS,
-    DraftVocab,
-    Learner,
-    block_config,
-    causal_config,
-    default_taps,
-    exported,
-    frequent_words,
-    masked_config,
-    new_block,
-    new_eagle,
-    new_masked,
-    take_weights,
-)
+from specdiff_core.train.learners import LEARNERS, exported
+from specdiff_core.train.learners.base import DraftVocab, Learner, Plan, frequent_words
 from specdiff_core.train.settings import DrafterSettings
 from specdiff_core.train.trainer import LogLine, Trainer, log, now, read_checkpoint
 
@@ -120,11 +107,12 @@ class DrafterTraining:
         self.settings, self.seconds = settings, 3600 * settings.hours
         self.total = settings.tokens or self.seconds
         self._facts = provenance()  # now, because the repository may change during the training
+        self._check_room()
         depth = int(engine.target.model.config.num_hidden_layers)
-        self.taps = settings.taps or default_taps(depth)
-        self._check(depth)
-        self.layers = tuple(sorted({*self.taps, depth - 1}))  # for all kinds
-        self.read = {"block": self.taps, "eagle": (depth - 1,)}.get(settings.kind, ())
+        reads = {kind: learner.reads(settings, depth) for kind, learner in LEARNERS.items()}
+        self.kind, self.read = LEARNERS[settings.kind], reads[settings.kind]
+        self.layers = tuple(sorted({*itertools.chain(*reads.values())}))  # answers serve all kinds
+        self.kind.check(settings, depth)
         self._choose_prompts(prompts, valid)
         self._corpus = hashlib.sha256("\0".join(line.prompt for line in prompts).encode()).hexdigest()[:12]
         self._looping: set[str] = set()  # of the held-out prompts, those whose answers loop
@@ -145,22 +133,12 @@ class DrafterTraining:
         them again in each step instead."""
         return self.device.type == "cpu" or not isinstance(self.target.model, CausalLM)
 
-    def _check(self, depth: int) -> None:
+    def _check_room(self) -> None:
         settings, room = self.settings, self.target.context
         if settings.longest + settings.new_tokens > room:
             what = f"{settings.longest} tokens of a prompt and {settings.new_tokens} of its answer "
             hint = "Lower --longest and --new-tokens, or raise --context."
             raise ConfigError(f"{what}exceed the {room} of a run.", field="longest", hint=hint)
-        if max(self.taps) >= depth or len(set(self.taps)) < len(self.taps):
-            taps = " ".join(map(str, self.taps))
-            what = f"--taps {taps} must be different layers of the target, 0 to {depth - 1}."
-            raise ConfigError(what, field="taps", hint="Leave it out to take three of them.")
-        if settings.only == "head" and not (settings.kind == "block" and settings.markov):
-            what = "--only head trains a block drafter's Markov head, and there is none."
-            raise ConfigError(what, field="only", hint="Give --markov a rank, or leave --only out.")
-        if max(settings.cut, default=0) >= depth:
-            what = f"--cut {' '.join(map(str, settings.cut))} must be layers of the target, 0 to {depth - 1}."
-            raise ConfigError(what, field="cut", hint="Choose among those, or leave it out for new ones.")
 
     def _choose_prompts(self, prompts: Sequence[texts.Prompt], valid: Sequence[texts.Prompt]) -> None:
         """Those to learn from, in random order, and others on which τ is measured."""
@@ -271,48 +249,22 @@ class DrafterTraining:
 
     def _begin(self, answers: Answers, state: dict[str, Any] | None) -> Learner:
         """A new drafter, that to begin with, or one of the shape of a checkpoint's."""
-        settings, table = self.settings, vocabulary(self.target.model)
-        mask, words = choose_mask(self.engine, self.prompts), settings.words
+        settings, model, start = self.settings, self.target.model, self._begun
+        mask = choose_mask(self.engine, self.prompts)
+        among, count = self.kind.candidates(self.target.vocab_size, mask, start, settings.words)
         texts, prompts = (answers.text(row) for row in answers.rows), (prompt.tokens for prompt in self.prompts)
-        among: Any = range(self.target.vocab_size)
-        if settings.kind == "autoregressive":
-            words = len(among)
-        elif self._begun is None:
-            among = [token for token in among if token != mask]
-        elif self._begun.draft_ids is not None:
-            among = self._begun.draft_ids.tolist()
-        ids = state["words"] if state else frequent_words(texts, prompts, among=among, count=words)
-        network = self._new(mask, len(ids), state["released"] if state else None)
-        return LEARNERS[settings.kind](network.to(self.device), table, DraftVocab.of(ids, table), self.read, settings)
-
-    def _new(self, mask: int, words: int, released: dict[str, Any] | None) -> torch.nn.Module:
-        """The network to train; ``released``: the ``config.json`` of a checkpoint's."""
-        settings, begun, spec, target = self.settings, self._begun, self.engine.pair.spec, self.target.model.config
-        name = shown(spec.target) if is_local(spec.target) else spec.target
-        if settings.kind == "eagle":
-            return new_eagle(target, seed=settings.seed)
-        if settings.kind == "block":
-            if released and "markov_rank" in released:
-                hint = "Begin a new run with --start, at the drafter that it exported."
-                raise ConfigError(
-                    f"The run in {shown(self.run)} has a Markov head of an older kind.", field="out", hint=hint
-                )
-            mask = mask if begun is None else int(begun.config.mask_token_id)
-            fresh = block_config(target, name, settings, taps=self.taps, mask=mask, words=words)
-            block = new_block(released or fresh, seed=settings.seed)
-            if begun is not None:
-                take_weights(block, begun)
-            if settings.only == "head":
-                for name, parameter in block.named_parameters():
-                    parameter.requires_grad_(name.startswith("markov."))
-            return block
-        if isinstance(begun, torch.nn.Module):
-            return begun
-        fresh = causal_config(target, settings)
-        if settings.kind == "masked":
-            fresh = masked_config(target, name, settings, mask=mask, words=words)
-        cut = read_layers(resolve(spec.target, spec.revision), settings.cut) if settings.cut and not released else {}
-        return new_masked(released or fresh, cut, seed=settings.seed)
+        ids = state["words"] if state else frequent_words(texts, prompts, among=among, count=count)
+        plan = Plan(
+            spec=self.engine.pair.spec,
+            target=model.config,
+            settings=settings,
+            mask=mask,
+            words=len(ids),
+            start=start,
+            released=state["released"] if state else {},
+        )
+        network, table = self.kind.new(plan).to(self.device), vocabulary(model)
+        return self.kind(network, table, DraftVocab.of(ids, table), self.read, settings)
 
     def _batches(self, answers: Answers, step: int) -> Iterator[Batch]:
         """Answers in random order, each once before any comes again; new ones join a pass later."""

@@ -22,7 +22,7 @@ from specdiff_core.models.gguf import LAYER
 from specdiff_core.models.own_pairs import drafter_kind
 from specdiff_core.models.sources import is_gguf, resolve
 from specdiff_core.schema.errors import ConfigError, WeightsError
-from specdiff_core.train.learners import layer_config
+from specdiff_core.train.learners.base import layer_config
 
 LAYOUTS = {"block": ("speculators", "z-lab", "gguf"), "eagle": ("eagle",)}
 """Kind of drafter -> the layouts that engines read."""
