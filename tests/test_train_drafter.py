@@ -243,6 +243,8 @@ def test_states_that_are_not_stored_are_computed_again(
     assert train(home, tmp_path / "same", "--hours", "0.0001", "--answering", "0", *given(made)) == 0
     again, stored = (events(folder, "step")[0]["loss"] for folder in (tmp_path / "same", made))
     assert again == pytest.approx(stored, rel=0.01)
+    unread = ["--hours", "0.0001", "--answering", "0", "--kind", "masked", *given(made)]
+    assert train(home, tmp_path / "masked", *unread) == 0, "it reads none of them"
 
 
 def test_an_eagle_head_learns_from_the_same_answers(home: Path, made: Path, tmp_path: Path) -> None:

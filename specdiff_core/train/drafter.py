@@ -231,7 +231,7 @@ class DrafterTraining:
                     nonlocal coming
                     batch: Batch = coming.result().to(self.device)
                     coming = reader.submit(next, batches)
-                    if not self._stores:
+                    if self.read and not self._stores:
                         batch = batch._replace(features=read_states(self.target.model, batch.tokens, self.read))
                     generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + trainer.step)
                     value = learner.loss(batch, generator, finishing=finishing)
