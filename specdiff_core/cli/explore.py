@@ -45,9 +45,6 @@ def _add(commands: Any, name: str, kind: type[Exploration]) -> None:
         options.add_own_pair(parser, drafter="drafter" not in fields)
     options.add_placement(parser)
     _add_outputs(parser)
-    if kind.makes:
-        about = f"write {kind.makes} into a new folder"
-        parser.add_argument("--made", type=Path, metavar="FOLDER", help=about)
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -88,9 +85,6 @@ def run(args: argparse.Namespace) -> None:
     exploration = parse(kind, given)
     find(exploration.pair)  # registers a pair of your own
     _check_outputs(args)
-    target: Path | None = getattr(args, "made", None)
-    if target is not None and target.exists():
-        raise ConfigError(f"--made {str(target)!r} exists.", field="made", hint="Choose a new folder.")
     engine = options.open_engine(args, exploration.pair, exploration.drafters)
     running = ExplorationRun(exploration, engine, argv=args.argv)
     failed: BaseException | None = None
@@ -104,10 +98,6 @@ def run(args: argparse.Namespace) -> None:
     if failed is not None:
         options.say(f"Stopped after {result.done} of {result.total} steps. Results so far:")
     _put_out(args, exploration, result, snapshot.races)
-    if target is not None:
-        target.mkdir(parents=True)
-        for name, content in snapshot.made.items():
-            (target / name).write_bytes(content)
     if failed is not None:
         raise failed
 

@@ -115,7 +115,6 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     columns: ClassVar[dict[str, str]] = {}  # column of the table -> its meaning
     tab: ClassVar[str] = "explore"  # tab of the page
     alone: ClassVar[bool] = False  # whether it is a command of its own, not one of ``explore``
-    makes: ClassVar[str] = ""  # describes its files to download; empty if there are none
     takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
     scales: ClassVar[tuple[str, ...]] = ()
     """Fields that multiply that time: by their number, or by the length of their list."""

@@ -74,7 +74,6 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         "alpha_at": "α_j",
         "guess": "the draft for one sentence",
     }
-    makes: ClassVar = "the better drafter's weights"
 
     pair: EMBEDDED = "embedded"  # small enough to train a drafter for in minutes
     flavours: Annotated[
@@ -384,7 +383,8 @@ def _files(folder: Path, name: str, settings: Learn) -> dict[str, bytes]:
     """The files of a drafter for ``--drafter``, with a README on how it was made."""
     card = f"""# A block drafter, trained in {settings.seconds} s
 
-From random weights, by {LABELS[name]}; made by `python -m specdiff_core {shlex.join(command_words(settings))}`.
+From random weights, by {LABELS[name]}, in the exploration
+`python -m specdiff_core {shlex.join(command_words(settings))}`.
 Race it: `python -m specdiff_core race --target assets/embedded/target --drafter ./THIS-FOLDER --prompt …`
 """
     return {"README.md": card.encode(), **{file.name: file.read_bytes() for file in sorted(folder.iterdir())}}
