@@ -37,7 +37,7 @@ class _Prompted(msgspec.Struct):
 
 
 def form(fields: Iterable[Field], opening: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """What a tab's script draws its form from (``static/race_form.js``).
+    """What a tab's script draws its form from (``static/views/run_form.js``).
 
     Args:
         fields: of the tab, behind the prompt, in their order in a link.

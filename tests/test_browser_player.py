@@ -355,7 +355,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     page.wait_for_selector("#race-player .sd-card:visible")
     assert page.locator("#race-player .sd-lane").count() == 1, "what was shown stays"
 
-    first = f"{RACE}.state.formSettings = ''; {RACE}.form.take({RACE}.recordings[0].settings)"
+    first = f"{RACE}.state.formSettings = ''; {RACE}.form.settings.take({RACE}.recordings[0].settings)"
     page.evaluate(
         f"(url) => {{ {RACE}.staging.chosen = false; window.specdiff.openRace({{ url }}); {first}; }}",
         url,

@@ -22,7 +22,7 @@ export const visitorActs = (player) => ({
     const file = encodeURIComponent(fileOf(recording.url));
     if (!job.live) visit(`tab=${options.kind}&trace=${file}`);
     await shown;
-    if (state.shown.settings) player.form.take(state.shown.settings);
+    if (state.shown.settings) player.form.settings.take(state.shown.settings);
   },
 
   /** Have the staged round of the visitor's run drafted again with other windows and steps. */

@@ -81,7 +81,7 @@ export class App {
   /** Work only while the tab is open. */
   wake() {
     const open = isShown(this.root);
-    if (open && !this.frames.awake) this.form.lookUp(); // models fetched elsewhere
+    if (open && !this.frames.awake) this.form.offerPairs(); // models fetched elsewhere
     this.frames.setAwake(open);
   }
 

@@ -7,6 +7,7 @@ import { busyMachine } from './state/exploration.js';
 import { Answer } from './views/answer.js';
 import { Explored } from './views/explored.js';
 import { Form } from './views/form.js';
+import { FormValues } from './state/form_values.js';
 import { Measurement } from './measurement.js';
 import { address } from './views/link.js';
 import { html, render } from './views/ui.js';
@@ -35,7 +36,7 @@ export class Explore {
     this.forms = Object.fromEntries(
       Object.entries(options.forms).map(([name, { fields }]) => [
         name,
-        new Form(fields, `${options.prefix}-${name}`, options.pairs, this.changed),
+        new FormValues(fields, options.pairs, this.changed),
       ]),
     );
     this.question = new Question(options, this.forms, {
@@ -72,7 +73,7 @@ export class Explore {
 
   /** Offer the pairs that this server has now, and the one that is chosen in Live. */
   async offer() {
-    const pairs = await this.server.offered?.(page.players.live?.form?.raw.pair ?? '');
+    const pairs = await this.server.offered?.(page.players.live?.form?.settings.raw.pair ?? '');
     if (!pairs) return; // an export has no server
     for (const form of Object.values(this.forms)) form.offer(pairs);
   }
@@ -155,7 +156,9 @@ export class Explore {
     render(
       html`
         <${Explored} forms=${options.forms} name=${name} choose=${(key) =>
-          this.visit(() => this.showQuestion(key))} form=${question.form.view()}
+          this.visit(() => this.showQuestion(key))} form=${html`
+          <${Form} form=${question.form} prefix="${options.prefix}-${name}" />
+        `}
           unfolded=${!stem || question.linked === name} runs=${job.busy} about=${question.about}
           bar=${job.bar} press=${(act) => job.press(act)} offer=${() => this.offer()} card=${job
             .card.element}

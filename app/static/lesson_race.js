@@ -19,7 +19,7 @@ export const raceLesson = (app) => ({
   findings: () => [],
   run() {
     const { form, job, shown: { settings } } = app;
-    if (settings) form.take(settings);
+    if (settings) form.settings.take(settings);
     job.press('run');
   },
   progress: () => app.job.progressNow,

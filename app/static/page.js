@@ -16,7 +16,7 @@ import { until } from './views/dom.js';
  *  race */
 /** @typedef {{root: HTMLElement, showRecording?: (race: Asked) => unknown,
  *  restore?: (place: any) => unknown, place?: any, query?: () => string, lesson?: LessonTab,
- *  form?: {raw: Record<string, any>}}} Player `place`: what it shows, as `restore` takes it */
+ *  form?: {settings: {raw: Record<string, any>}}}} Player `place`: what it shows, as `restore` takes it */
 /**
  * @typedef {object} LessonTab what a tab does for the lessons that point at it
  * @property {(lesson: Lesson, moment: Moment | null) => Promise<Element | null>} show shows the

@@ -6,8 +6,8 @@ import { fetchFile } from './state/trace.js';
 import { mark } from './page.js';
 import { plural } from './state/format.js';
 /** @import { Answer } from './state/exploration.js' */
+/** @import { FormValues } from './state/form_values.js' */
 /** @import { ExploreOptions, Part } from './tabs.d.ts' */
-/** @import { Form } from './views/form.js' */
 /** @import { Source } from './state/answers.js' */
 
 const NO_ANSWER = {
@@ -17,7 +17,7 @@ const NO_ANSWER = {
 };
 
 export class Question {
-  /** @param {ExploreOptions} options @param {Record<string, Form>} forms by question
+  /** @param {ExploreOptions} options @param {Record<string, FormValues>} forms by question
    *  @param {{changed: () => void, failed: (card: typeof NO_ANSWER) => void}} tab */
   constructor(options, forms, tab) {
     this.options = options;

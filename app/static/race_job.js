@@ -97,7 +97,7 @@ export class RaceJob extends Job {
   async ended(ending, live, message, trace) {
     this.threads = null;
     if (ending === 'finished') {
-      this.tab.form.lookUp(); // it may have fetched a model
+      this.tab.form.offerPairs(); // it may have fetched a model
       this.card.hide();
       this.show(live, message, trace);
       if (message.card) this.card.show(message.card);
@@ -107,7 +107,7 @@ export class RaceJob extends Job {
     const kept = await this.keep(live);
     if (ending === 'unconfirmed' && kept) this.card.show(UNCONFIRMED);
     if (ending !== 'lost') return;
-    this.tab.form.keep(); // Gradio reloads the page
+    this.tab.form.writeAddress(); // Gradio reloads the page
     const words = kept ? `${KEPT} Download it if you want to keep it.` : '';
     this.card.show(lostCard(words, 'your prompt and settings'));
   }
@@ -148,12 +148,12 @@ export class RaceJob extends Job {
 
   /** The form's values, and the threads of the run if they are chosen. @override */
   request() {
-    return { ...this.tab.form.values(), threads: this.threads };
+    return { ...this.tab.form.settings.values(), threads: this.threads };
   }
 
   /** @override */ pressedRun() {
     super.pressedRun();
-    this.tab.form.submitted();
+    this.tab.form.noteRun();
   }
 
   /** @override */ enter(state) {

@@ -1,8 +1,12 @@
-// A form whose drafters and methods are those of the pair that is chosen.
+// A form whose drafters and methods are those of the pair that is chosen, and the form of a race.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-
-import { Form } from '../../app/static/views/form.js';
+import { drawn } from './dom.mjs';
+const { Form } = await import('../../app/static/views/form.js');
+const { FormValues } = await import('../../app/static/state/form_values.js');
+const { html } = await import('../../app/static/views/ui.js');
+const { RunForm } = await import('../../app/static/views/run_form.js');
+const { RunSettings } = await import('../../app/static/state/run_settings.js');
 
 const field = (name, values) => ({
   name,
@@ -45,19 +49,22 @@ const PAIRS = {
   },
 };
 const made = () => {
-  const form = new Form(FIELDS, 'x', { ...PAIRS });
-  const within = (node) => [node, ...[node?.props?.children ?? []].flat(Infinity).flatMap(within)];
-  const select = (name) => within(form.view()).find((node) => node?.props?.id === `x-${name}`);
-  const options = (name) => within(select(name)).filter((node) => node?.type === 'option');
+  const form = new FormValues(FIELDS, { ...PAIRS });
+  const draw = (page) => drawn(html`<${Form} form=${form} prefix="x" />`, page);
+  const page = draw();
+  form.redraw = () => draw(page);
+  const select = (name) =>
+    page.all('select').find(({ attributes }) => attributes.id === `x-${name}`);
+  const options = (name) => select(name).all('option');
   return {
     form,
-    choose: (name, value) => select(name).props.onchange({ currentTarget: { value } }),
-    offered: (name) => options(name).map(({ props }) => props.value),
-    said: (name) => options(name).map(({ props }) => props.children),
+    choose: (name, value) => select(name).fire('change', { currentTarget: { value } }),
+    offered: (name) => options(name).map(({ value }) => value),
+    said: (name) => options(name).map(({ textContent }) => textContent),
   };
 };
 
-test('only what the chosen pair has is offered, and what it has of the choice stays', () => {
+test('only what the chosen pair has is offered, and what it has of the choice stays', async () => {
   const { form, choose, offered, said } = made();
   assert.deepEqual(offered('drafter'), ['mdlm', 'block']);
   assert.deepEqual(said('drafter'), ['Masked', 'Block']);
@@ -69,7 +76,7 @@ test('only what the chosen pair has is offered, and what it has of the choice st
     order: 'left',
     pair: 'embedded',
   });
-  choose('pair', 'qwen');
+  await choose('pair', 'qwen');
   assert.deepEqual([offered('drafter'), offered('method')], [['dream'], ['vanilla', 'specdiff']]);
   assert.deepEqual(form.values(), {
     drafter: 'dream',
@@ -84,7 +91,7 @@ test('only what the chosen pair has is offered, and what it has of the choice st
     methods: ['specdiff'],
     pair: 'qwen',
   });
-  choose('pair', 'embedded');
+  await choose('pair', 'embedded');
   assert.deepEqual(form.values().methods, ['specdiff', 'dflash']);
   assert.deepEqual(said('pair'), ['Ours', 'Qwen']);
 });
@@ -99,4 +106,56 @@ test('a link may name a pair before its drafter or behind it, and one that is no
   form.fill({ pair: 'own?target=a%2Fb', drafter: 'block' });
   assert.equal(form.values().pair, 'own?target=a%2Fb');
   assert.deepEqual(offered('drafter'), ['mdlm', 'block', 'dream']); // nothing is known of it
+});
+
+test('the form of a race starts it with the Enter key, and takes examples, presets and models', async () => {
+  const called = [];
+  const names = ['run', 'stop', 'offerPairs', 'getModel', 'useOwn', 'stopModel'];
+  const act = Object.fromEntries(names.map((name) => [name, () => called.push(name)]));
+  const options = {
+    fields: [
+      field('prompt', { kind: 'text', long: true }),
+      field('pair', { choices: ['embedded', 'qwen'], default: 'embedded' }),
+      field('gamma', { kind: 'integer', default: 4 }),
+    ],
+    opening: { prompt: 'Once' },
+    pairs: {
+      embedded: { ...PAIRS.embedded, examples: 'tales', presets: { 0: 'block' } },
+      qwen: PAIRS.qwen,
+    },
+    examples: { tales: [['Story', 'Once'], ['Maths', '1 + 1']] },
+    presets: [['Wide', { gamma: 9 }]],
+    run: 'Race',
+    drawer: 'Settings',
+    command: 'pairs',
+  };
+  const form = new RunSettings(options);
+  const model = { words: '', fetching: false, own: false };
+  const own = new FormValues([field('target', { kind: 'text' })]);
+  const props = { prefix: 'live', form, own, model, going: false, act };
+  const page = drawn(html`<${RunForm} ...${props} />`);
+  const draw = (changed) => drawn(html`<${RunForm} ...${{ ...props, ...changed }} />`, page);
+  const button = (words) => page.all('button', words)[0];
+  const key = (more) => page.all('textarea')[0].fire('keydown', { key: 'Enter', ...more });
+
+  await key({ shiftKey: true });
+  await key({ isComposing: true });
+  assert.deepEqual(called, []);
+  await key();
+  for (const words of ['Race', 'Stop', 'Use this pair']) await button(words).fire('click');
+  assert.deepEqual(called.splice(0), ['run', 'run', 'stopModel', 'useOwn']);
+  await button('Maths').fire('click');
+  const preset = page.all('select').find(({ attributes }) => attributes.id === 'live-preset');
+  preset.value = '0';
+  await preset.fire('change');
+  assert.deepEqual([form.values().prompt, form.values().gamma, form.preset], ['1 + 1', '9', '0']);
+
+  form.offer({ embedded: { get: 'Get it' } });
+  draw({ model: { ...model, words: 'half of it', fetching: true } });
+  assert.match(page.textContent, /half of it.*1 more pair.*pairs/s);
+  assert.ok(button('Get it').attributes.hidden);
+  const dares = [['Noise', { prompt: 'qzx' }]];
+  draw({ form: new RunSettings({ ...options, dares }), going: true });
+  await button('Noise').fire('click');
+  assert.deepEqual(called, ['run']);
 });

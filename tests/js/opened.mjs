@@ -18,11 +18,13 @@ for (const [search, ...chosen] of cases) {
   };
   const form = new RaceForm({ formSettings: '', shown: {} }, options, player);
   await form.open(search);
+  const { settings } = form;
   for (const values of chosen) {
-    form.fill(values);
-    form.settle();
+    settings.fill(values);
+    settings.settle();
   }
-  found.push({ ...form.values(), preset: form.preset, link: form.link, checked });
+  const { preset, link } = settings;
+  found.push({ ...settings.values(), preset, link, checked });
 }
 console.log(JSON.stringify(found));
 process.exit(); // a form waits for its place on the page

@@ -1,17 +1,26 @@
-// The settings of a race in its form: from a link, a preset, or a race that was recorded or run. Knows
-// nothing of the page.
+// The settings of a race in its form: from a link, a preset, or a race that was recorded or run. Pure.
 
-import { cast, plain } from './state/form_values.js';
-import { Form } from './views/form.js';
-import { linkOf } from './state/moment.js';
-/** @import { RunFormOptions } from './tabs.d.ts' */
+import { cast, FormValues, plain } from './form_values.js';
+import { linkOf } from './moment.js';
+/** @import { RunFormOptions } from '../tabs.d.ts' */
 
-export class RunSettings extends Form {
-  /** @param {RunFormOptions} more @param {string} prefix of the ids */
-  constructor(more, prefix) {
-    super(more.fields, prefix, { ...more.pairs });
-    this.more = more;
-    this.fill(more.opening);
+export class RunSettings extends FormValues {
+  /** @param {RunFormOptions} options */
+  constructor(options) {
+    super(options.fields, { ...options.pairs });
+    this.options = options;
+    this.fill(options.opening);
+  }
+
+  /** The chosen pair, if it is known. */
+  get pair() {
+    return this.pairs[this.raw.pair] ?? null;
+  }
+
+  /** How many pairs can't run on this machine. */
+  get missing() {
+    const { available, options: { pairs } } = this;
+    return available ? Object.keys(pairs).filter((name) => !available.includes(name)).length : 0;
   }
 
   /** The values as a link's query. */
@@ -30,7 +39,7 @@ export class RunSettings extends Form {
     if (Object.keys(settings).join() === 'pair') this.fill(settings);
     else if (Object.keys(settings).length) {
       const { examples } = this.pairs[settings.pair ?? this.defaults.pair] ?? {};
-      this.repeat({ prompt: this.more.examples[examples ?? 'embedded'][0][1], ...settings });
+      this.repeat({ prompt: this.options.examples[examples ?? 'embedded'][0][1], ...settings });
     }
     if (prompt !== undefined) this.fill({ prompt });
     return settings;
@@ -51,7 +60,7 @@ export class RunSettings extends Form {
   /** Another pair's example, preset and methods in place of those of the chosen pair; a visitor's own
    *  stay. @param {string} name @returns {Record<string, any>} */
   fitting(name) {
-    const { preset, more: { examples, usual } } = this;
+    const { preset, options: { examples, usual } } = this;
     const pair = this.pairs[name];
     if (!pair) return {};
     const own = examples[pair.examples ?? ''];
@@ -71,32 +80,24 @@ export class RunSettings extends Form {
 
   /** @param {string} index of a preset @param {string} [pair] whose drafter it gets */
   presetValues(index, pair = this.raw.pair) {
-    const [, values] = this.more.presets?.[index] ?? [];
+    const [, values] = this.options.presets?.[index] ?? [];
     return { ...values, drafter: this.pairs[pair]?.presets?.[index] };
   }
 
   /** The index of the pair's preset that the form matches; empty if there is none. */
   get preset() {
-    return this.presets.find((index) => this.holds(this.presetValues(index))) ?? '';
+    return this.presets.find(([index]) => this.holds(this.presetValues(index)))?.[0] ?? '';
   }
 
-  /** The indices of the pair's presets. */
+  /** The pair's presets. @returns {[index: string, words: string][]} */
   get presets() {
-    return this.more.presets ? Object.keys(this.pairs[this.raw.pair]?.presets ?? {}) : [];
+    const { pair, options: { presets } } = this;
+    return presets ? Object.keys(pair?.presets ?? {}).map((key) => [key, presets[key][0]]) : [];
   }
 
-  /** What to try with one press: prompts, or runs that drafts usually lose.
-   *  @param {() => void} run */
-  tries(run) {
-    const { dares, examples } = this.more;
-    const own = examples[this.pairs[this.raw.pair]?.examples ?? ''] ?? [];
-    if (!dares) return own.map(([words, prompt]) => ({ words, act: () => this.fill({ prompt }) }));
-    return dares.map(([words, values]) => ({
-      words,
-      act: () => {
-        this.fill(values);
-        run();
-      },
-    }));
+  /** The pair's prompts, as values of the form. @returns {[words: string, values: {prompt: string}][]} */
+  get examples() {
+    const prompts = this.options.examples[this.pair?.examples ?? ''] ?? [];
+    return prompts.map(([words, prompt]) => [words, { prompt }]);
   }
 }
