@@ -153,7 +153,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
             job.ended = (...end) => {{
                 delete job.ended;
                 ended.apply(job, end);
-                queueMicrotask(() => {EXPLORE}.measureWith({{ runs: 202 }}));
+                queueMicrotask(() => {EXPLORE}.lesson.run({{ watch: {{ query: {{ runs: 202 }} }} }}));
             }};
             job.press('run');
         }}"""

@@ -117,14 +117,6 @@ export class Explore {
     return this.job.busy && this.job.live?.name === this.question.name;
   }
 
-  /** Measure the shown answer again with some values changed.
-   *  @param {Record<string, any>} values */
-  measureWith(values) {
-    if (!this.job.free) return;
-    this.question.form.repeat({ ...this.question.answer.settings, ...values });
-    this.job.press('run');
-  }
-
   started() {
     this.question.voice = '';
     if (!this.job.branch) address(this.query()); // for a reload
@@ -148,33 +140,47 @@ export class Explore {
   }
 
   draw() {
-    const { job, options, question, races } = this;
+    const { job, options: { forms, prefix, crowded, plotly }, question, races } = this;
     const { name, shown: { from, answer }, stem } = question;
     const widget = this.widgets.of(name);
     if (answer) widget?.show?.(answer);
     const available = question.answers.available(name);
+    const asked = {
+      forms,
+      name,
+      choose: (key) => this.visit(() => this.showQuestion(key)),
+      fields: html`<${Form} form=${question.form} prefix="${prefix}-${name}" />`,
+      unfolded: !stem || question.linked === name,
+      offer: () => this.offer(),
+    };
+    const run = {
+      busy: job.busy,
+      about: question.about,
+      bar: job.bar,
+      press: (act) => job.press(act),
+      card: job.card.element,
+      status: job.status.element,
+      voice: question.voice,
+    };
+    const shown = {
+      there: Boolean(answer),
+      from,
+      origin: question.origin,
+      available,
+      at: available.findIndex(([source, file]) => source === from && file === stem),
+      pick: ([source, file]) => this.visit(() => question.showAnswer(source, file)),
+      doubt: answer && busyMachine(answer, crowded),
+    };
+    const hasRaces = (from === 'live' && this.measures) ||
+      Object.keys(answer?.files ?? {}).length > 0;
     render(
       html`
-        <${Explored} forms=${options.forms} name=${name} choose=${(key) =>
-          this.visit(() => this.showQuestion(key))} form=${html`
-          <${Form} form=${question.form} prefix="${options.prefix}-${name}" />
-        `}
-          unfolded=${!stem || question.linked === name} runs=${job.busy} about=${question.about}
-          bar=${job.bar} press=${(act) => job.press(act)} offer=${() => this.offer()} card=${job
-            .card.element}
-          status=${job.status.element} voice=${question.voice} from=${from} origin=${question
-            .origin}
-          available=${available} at=${available.findIndex(([source, file]) =>
-            source === from && file === stem
-          )} pick=${([source, file]) => this.visit(() => this.question.showAnswer(source, file))}
-          busy=${answer && busyMachine(answer, options.crowded)} there=${Boolean(answer)}>
+        <${Explored} question=${asked} run=${run} shown=${shown}>
           <${Answer} name=${name} answer=${answer} from=${from} widget=${widget}
-            only=${question.only}
-            columns=${options.forms[name].columns} plotly=${options.plotly} lane=${races.lane}
-            weights=${from === 'live' ? question.weights[name] : ''}
-            loadLane=${(race) => races.loadLane(race)} openRace=${(race) => races.open(race)}
-            hasRaces=${(from === 'live' && this.measures) ||
-              Object.keys(answer?.files ?? {}).length > 0} />
+            only=${question.only} columns=${forms[name].columns} plotly=${plotly}
+            weights=${from === 'live' ? question.weights[name] : ''} hasRaces=${hasRaces}
+            lane=${races.lane} loadLane=${(race) => races.loadLane(race)}
+            openRace=${(race) => races.open(race)} />
           <//>
       `,
       this.root,

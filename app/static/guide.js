@@ -8,17 +8,14 @@ import { make } from './views/dom.js';
 /** @import { Child } from './vendor/preact.d.ts' */
 /** @import { Step } from './views/guide.js' */
 
-/** @type {Guide | null} the last that started: it ends before another one starts */
-let current = null;
+/** @typedef {object} Calls
+ * @property {(at: number, option: number) => void} answered @property {(at: number) => void} moved when
+ *  a step is shown @property {(onward: boolean) => void} ended with whether to go on to the next lesson */
 
 export class Guide {
-  /** @param {(onward: boolean) => void} ended called with whether to go on to the next lesson
-   *  @param {(at: number, option: number) => void} [answered]
-   *  @param {(at: number) => void} [moved] called when a step is shown */
-  constructor(ended, answered = () => {}, moved = () => {}) {
-    this.ended = ended;
-    this.answered = answered;
-    this.moved = moved;
+  /** @param {Calls} call */
+  constructor(call) {
+    this.call = call;
     this.onward = ''; // the last button's label if something follows
     /** @type {Step[]} */
     this.steps = [];
@@ -54,8 +51,6 @@ export class Guide {
   /** @param {Step[]} steps @param {number} [at] the first step to show
    *  @param {Record<number, number | undefined>} [chosen] */
   start(name, steps, at = 0, chosen = {}) {
-    if (current !== this && current && current.at >= 0) current.end();
-    current = this;
     Object.assign(this, { steps, chosen });
     this.card.setAttribute('aria-label', name);
     return this.go(at);
@@ -78,7 +73,7 @@ export class Guide {
     if (this.at !== at) return;
     this.point(target);
     this.look();
-    this.moved(at);
+    this.call.moved(at);
   }
 
   /** Scroll the element that the step points at into the space above the card. */
@@ -100,7 +95,7 @@ export class Guide {
   /** Leave the question unanswered. */
   skip() {
     this.chosen[this.at] = -1;
-    this.answered(this.at, -1);
+    this.call.answered(this.at, -1);
     this.go(this.at + 1);
   }
 
@@ -113,7 +108,7 @@ export class Guide {
   choose(option) {
     if (this.fixed) return;
     this.chosen[this.at] = option;
-    this.answered(this.at, option);
+    this.call.answered(this.at, option);
     this.draw();
   }
 
@@ -142,6 +137,6 @@ export class Guide {
     this.at = -1;
     this.card.hidden = true;
     this.point(null);
-    this.ended(onward);
+    this.call.ended(onward);
   }
 }

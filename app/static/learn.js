@@ -37,17 +37,11 @@ export class Learn {
     this.answers = recallValue(KEPT[0], {}, KEPT[1]);
     /** @type {Lesson | null} */
     this.lesson = null;
-    this.guide = new Guide((onward) => this.closed(onward), (at, option) => {
-      const part = at === CHECK ? 'answer' : 'guess';
-      this.recordAnswer({ [part]: option });
-      if (seated && option >= 0) note(send(seated, `${this.lesson?.name}-${part}`, option));
-    }, (at) => { // a reload goes on here; a presentation has an address of its own
-      if (this.lesson && !this.guide.room) address(this.query(this.lesson, at).toString());
+    this.guide = new Guide({
+      answered: (at, option) => this.answered(at, option),
+      moved: (at) => this.moved(at),
+      ended: (onward) => this.ended(onward),
     });
-    const note = async (/** @type {Promise<string>} */ words) => {
-      this.guide.note = await words;
-      this.guide.draw();
-    };
     this.guide.once = Boolean(seated); // the verdict of a check shows the answer
     this.follower = new Follower(this.guide, lessons, {
       lesson: () => this.lesson,
@@ -60,28 +54,45 @@ export class Learn {
       steps: (lesson) => this.steps(lesson),
       query: (lesson, at) => this.query(lesson, at),
     });
-    root.addEventListener('click', ({ target }) => {
-      if (!(target instanceof Element)) return;
-      const start = /** @type {HTMLElement | null} */ (target.closest('[data-lesson]'));
-      const lesson = start && lessons.find(({ name }) => name === start.dataset.lesson);
-      if (lesson) {
-        this.start(lesson, start.closest('.sd-check') ? CHECK : 0);
-        if (start.dataset.option) this.guide.choose(Number(start.dataset.option));
-      }
-      const skipped = target.closest('.sd-skip')?.closest('article')?.id;
-      if (skipped) this.recordAnswer({ guess: -1 }, skipped.replace('lesson-', ''));
-      if (target.closest('.sd-print')) window.print();
-      if (target.closest('.sd-present')) {
-        this.presenter.start(Math.max(0, this.path.findIndex((one) => one === this.lesson)));
-      }
-      const path = /** @type {HTMLElement | null} */ (target.closest('[data-path]'));
-      if (path) {
-        this.core = path.dataset.path === 'core';
-        this.draw();
-      }
-    });
+    root.addEventListener('click', ({ target }) => target instanceof Element && this.press(target));
     this.draw();
     this.readLink(new URLSearchParams(location.search));
+  }
+
+  /** Do what a button of the tab stands for; the server wrote them. @param {Element} target */
+  press(target) {
+    const attribute = (name) => target.closest(`[data-${name}]`)?.getAttribute(`data-${name}`);
+    const lesson = this.lessons.find(({ name }) => name === attribute('lesson'));
+    const option = attribute('option'); // an answer to the lesson's check
+    const path = attribute('path');
+    const skipped = target.closest('.sd-skip')?.closest('article');
+    if (lesson) this.start(lesson, target.closest('.sd-check') ? CHECK : 0);
+    if (lesson && option) this.guide.choose(Number(option));
+    if (skipped) this.recordAnswer({ guess: -1 }, skipped.id.replace('lesson-', ''));
+    if (target.closest('.sd-print')) window.print();
+    if (target.closest('.sd-present')) {
+      this.presenter.start(Math.max(0, this.path.findIndex((one) => one === this.lesson)));
+    }
+    if (path) {
+      this.core = path === 'core';
+      this.draw();
+    }
+  }
+
+  /** Keep an answer, and send it to the room that this page joined.
+   *  @param {number} at step @param {number} option −1: skipped */
+  async answered(at, option) {
+    const part = PARTS[at];
+    this.recordAnswer({ [part]: option });
+    if (!seated || option < 0) return;
+    this.guide.note = await send(seated, `${this.lesson?.name}-${part}`, option);
+    this.guide.draw();
+  }
+
+  /** Put the step into the address: a reload goes on here. A presentation has its own address.
+   *  @param {number} at */
+  moved(at) {
+    if (this.lesson && !this.guide.room) address(this.query(this.lesson, at).toString());
   }
 
   /** The lessons to take, and the summary. @returns {Lesson[]} */
@@ -164,8 +175,8 @@ export class Learn {
     return query;
   }
 
-  /** @param {boolean} onward to the next lesson */
-  closed(onward) {
+  /** Leave the lesson. @param {boolean} onward to the next one */
+  ended(onward) {
     const { lesson } = this;
     this.sight.leave();
     openTab('learn');

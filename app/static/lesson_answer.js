@@ -25,7 +25,12 @@ export const answerLesson = (tab) => ({
     const sentence = live ? watched(name, live, busyMachine(live, tab.options.crowded)) : '';
     return sentence ? [sentence] : [];
   },
-  run: ({ watch: { query } }) => tab.measureWith(query),
+  run({ watch: { query } }) {
+    const { job, question: { answer, form } } = tab;
+    if (!job.free) return;
+    form.repeat({ ...answer.settings, ...query });
+    job.press('run');
+  },
   progress: () => tab.job.progressNow,
   query(question) {
     const changed = tab.question.name === question ? tab.query() : '';

@@ -20,26 +20,31 @@ const { soon, store } = await import('../../app/static/store.js');
 
 test('a question, its form and its origin are drawn from values', async () => {
   const called = [];
-  const props = {
+  const question = {
     forms: {
       map: { title: 'Map', question: 'Which γ?' },
       coins: { title: 'Coins', question: 'Exact?' },
     },
     name: 'map',
     choose: (name) => called.push(name),
-    press: (button) => called.push(button),
-    pick: ([, file]) => called.push(file),
+  };
+  const run = {
+    busy: false,
     about: 'about a minute',
-    runs: false,
     bar: null,
+    press: (button) => called.push(button),
     card: element('div'),
     status: element('div'),
+  };
+  const shown = {
+    there: true,
+    from: 'live',
+    origin: 'measured at noon',
     available: [['recorded', 'one', 'Recorded: one'], ['live', 'one', 'Measured here']],
     at: 1,
-    from: 'live',
-    there: true,
-    origin: 'measured at noon',
+    pick: ([, file]) => called.push(file),
   };
+  const props = { question, run, shown };
   const page = drawn(html`<${Explored} ...${props} />`);
   assert.match(page.textContent, /Which γ\?.*Measured here.*measured at noon/s);
   await page.all('button', 'Coins')[0].fire('click');
@@ -48,7 +53,7 @@ test('a question, its form and its origin are drawn from values', async () => {
   page.all('select')[0].value = 0;
   await page.all('select')[0].fire('change');
   assert.deepEqual(called, ['coins', 'run', 'one']);
-  drawn(html`<${Explored} ...${{ ...props, runs: true }} />`, page);
+  drawn(html`<${Explored} ...${{ ...props, run: { ...run, busy: true } }} />`, page);
   assert.ok(page.all('button', 'about a minute')[0].attributes.disabled);
 });
 

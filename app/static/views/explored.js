@@ -3,6 +3,7 @@
 
 import { ElementSlot, glossed, html, Select } from './ui.js';
 import { RoomNotice } from './notes.js';
+/** @import { Child } from '../vendor/preact.d.ts' */
 /** @import { Source } from '../state/answers.js' */
 
 const CHIPS = { live: '● Measured here', recorded: '◉ Recording' };
@@ -21,35 +22,44 @@ export const buttons = (choices) =>
 
 /**
  * @typedef {object} Props
+ * @property {Question} question @property {Run} run @property {Shown} shown
+ * @property {Child} children the answer
+ *
+ * @typedef {object} Question what can be measured
  * @property {Record<string, {title: string, question: string}>} forms by question
  * @property {string} name of the question that is open @property {(name: string) => void} choose
- * @property {unknown} form its fields @property {boolean} unfolded whether they are shown at first
- * @property {boolean} runs @property {string} about how long a measurement takes
+ * @property {Child} fields its form @property {boolean} unfolded whether they are shown at first
+ * @property {() => void} offer the pairs that the server has
+ *
+ * @typedef {object} Run a measurement
+ * @property {boolean} busy @property {string} about how long it takes
  * @property {{max: number, value: number} | null} bar its progress
  * @property {(act: 'run' | 'stop') => void} press
- * @property {() => void} offer the pairs that the server has
- * @property {HTMLElement} card for errors @property {HTMLElement} status of a run
+ * @property {HTMLElement} card for errors @property {HTMLElement} status
  * @property {string} voice what assistive technology reads out
- * @property {Source} from @property {string} origin of the answer, in words
+ *
+ * @typedef {object} Shown the answer, if `there` is one
+ * @property {boolean} there @property {Source} from @property {string} origin of the answer, in words
  * @property {[source: Source, file: string, words: string][]} available answers
- * @property {number} at which of them is shown @property {(answer: Props['available'][0]) => void}
- *  pick @property {string} busy why its times can't be trusted, if so
- * @property {boolean} there whether there is an answer @property {unknown} children the answer
+ * @property {number} at which of them is shown @property {(answer: Shown['available'][0]) => void}
+ *  pick @property {string} doubt why its times can't be trusted, if so
  */
 
 /** @param {Props} props */
-export function Explored(props) {
-  const { forms, name, runs, bar, press, available, from, there } = props;
-  const questions = Object.entries(forms).map(([key, { title, question }]) => ({
+export function Explored({ question, run, shown, children }) {
+  const { forms, name } = question;
+  const { busy, bar } = run;
+  const { there, from, available } = shown;
+  const questions = Object.entries(forms).map(([key, { title, question: words }]) => ({
     words: title,
-    title: question,
+    title: words,
     pressed: key === name,
-    act: () => key !== name && props.choose(key),
+    act: () => key !== name && question.choose(key),
   }));
   return html`
     <div class="sd-cmp-legend sd-exp-questions" role="group" aria-label="Questions"
       hidden=${questions.length < 2}>${buttons(questions)}</div>
-    <${ElementSlot} element=${props.card} />
+    <${ElementSlot} element=${run.card} />
     <section class="sd-panel sd-exp-ask" aria-label="What to measure">
       <header>
         <h2>${forms[name].title}</h2>
@@ -57,28 +67,28 @@ export function Explored(props) {
       <p class="sd-exp-question">${glossed(forms[name].question)}</p>
       <${RoomNotice} />
       <div class="sd-exp-buttons">
-        <button type="button" class="sd-exp-run" disabled=${runs} onclick=${() =>
-          press('run')}>Measure here (${props.about})</button>
-        <button type="button" class="sd-exp-stop" hidden=${!runs} onclick=${() =>
-          press('stop')}>Stop</button>
+        <button type="button" class="sd-exp-run" disabled=${busy} onclick=${() =>
+          run.press('run')}>Measure here (${run.about})</button>
+        <button type="button" class="sd-exp-stop" hidden=${!busy} onclick=${() =>
+          run.press('stop')}>Stop</button>
         <progress class="sd-exp-bar" aria-label="Progress" hidden=${!bar} ...${bar ?? {}} /></div>
-      <details class="sd-exp-fields" key=${name} open=${props.unfolded}
-        ontoggleCapture=${({ target }) => target.open && props.offer()}>
-        <summary>Settings</summary>${props.form}</details>
+      <details class="sd-exp-fields" key=${name} open=${question.unfolded}
+        ontoggleCapture=${({ target }) => target.open && question.offer()}>
+        <summary>Settings</summary>${question.fields}</details>
     </section>
-    <${ElementSlot} element=${props.status} />
-    <div class="sd-voice" aria-live="polite">${props.voice}</div>
+    <${ElementSlot} element=${run.status} />
+    <div class="sd-voice" aria-live="polite">${run.voice}</div>
     <div class="sd-source">
       <span class="sd-chip" data-kind=${from === 'live' ? 'measured' : 'recording'}>${there &&
         CHIPS[from]}</span>
-      <span class="sd-source-words">${props.origin}</span>
+      <span class="sd-source-words">${shown.origin}</span>
       ${available.length > 1 && html`
-        <${Select} class="sd-pick" label="Answer" value=${props.at}
+        <${Select} class="sd-pick" label="Answer" value=${shown.at}
           options=${available.map(([, , title], i) => [i, title])}
-          act=${(i) => props.pick(available[i])} />
+          act=${(i) => shown.pick(available[i])} />
       `}
     </div>
-    <p class="sd-busy-machine" role="status">${props.busy}</p>
-    <div class="sd-cmp-full" hidden=${!there}>${props.children}</div>
+    <p class="sd-busy-machine" role="status">${shown.doubt}</p>
+    <div class="sd-cmp-full" hidden=${!there}>${children}</div>
   `;
 }
