@@ -24,10 +24,11 @@ from specdiff_core.schema.wording import values_words
 from .content.error_cards import card, new_run_id
 from .controls import LONGEST_PROMPT, check_prompt
 from .gradio_patches import input_schemas
-from .run import race as running
 from .run.engines import unavailable
 from .run.exploration import JOBS, Explore, ExploreJob, chosen
 from .run.job import stream as job_stream
+from .run.race import Race, results
+from .run.record import Ask, Decode
 from .tabs import live, race
 
 POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -75,7 +76,7 @@ class PairsAnswer(TypedDict):
     pairs: list[dict[str, Any]]
 
 
-def endpoints(decode: running.Decode) -> list[Callable[..., Iterator[dict[str, Any]]]]:
+def endpoints(decode: Decode) -> list[Callable[..., Iterator[dict[str, Any]]]]:
     """``race`` and ``race_methods``."""
     drafted = tuple(method.name for method in METHODS if method.name != BASELINE)
     methods = inspect.Parameter("methods", POSITIONAL, annotation=list[Literal[drafted]])  # type: ignore[valid-type]
@@ -89,7 +90,7 @@ def endpoints(decode: running.Decode) -> list[Callable[..., Iterator[dict[str, A
 
 
 def _endpoint(
-    decode: running.Decode,
+    decode: Decode,
     name: str,
     about: str,
     tab: Any,
@@ -128,9 +129,9 @@ def _endpoint(
         values = bound.arguments
         prompt, with_events, request = map(values.pop, ("prompt", "include_events", "request"))
         try:
-            ask = running.Ask(prompt=check_prompt(prompt), plan=tab.plan(values))
-            job = running.Race(decode, ask, (request and request.session_hash) or "")
-            for result in running.results(job, with_events=with_events):
+            ask = Ask(prompt=check_prompt(prompt), plan=tab.plan(values))
+            job = Race(decode, ask, (request and request.session_hash) or "")
+            for result in results(job, with_events=with_events):
                 if result["finished"]:
                     lanes = result["lanes"]
                     numbers = summary(race_summary({lane: [run] for lane, run in lanes.items()}))
@@ -218,7 +219,7 @@ def pairs() -> dict[str, Any]:
     }
 
 
-def add(decode: running.Decode, explore: Explore) -> None:
+def add(decode: Decode, explore: Explore) -> None:
     """Add all endpoints to the page that is being built, with the ranges of their numbers."""
     everything: dict[Callable[..., Any], type] = dict.fromkeys(endpoints(decode), RaceAnswer)
     everything |= {explorer(explore): ExploreAnswer, pairs: PairsAnswer}

@@ -24,9 +24,9 @@ from .content import lessons, workshop
 from .content.html import element, json_for_script
 from .content.symbols import glossary
 from .first_load import PLOTLY, import_map
-from .page import STAGE, TRACES, head, player_options, recordings
+from .page import RECORDINGS, STAGE, head, player_options, recordings
 from .run import exploration
-from .run.race import read_race
+from .run.kept import read_race
 from .tabs import explore, live, race
 
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
@@ -65,7 +65,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
     if unknown := [name for name in names or () if name not in by_name]:
         raise SpecDiffError(f"There is no lesson {unknown[0]!r}.", hint=f"Lessons: {', '.join(by_name)}.")
     chosen = workshop.WORKSHOP if names is None else tuple(one for one in workshop.WORKSHOP if one.name in names)
-    added = {(TRACES / name).resolve(): name for one in chosen if (name := one.watch.trace)}
+    added = {(RECORDINGS / name).resolve(): name for one in chosen if (name := one.watch.trace)}
     recorded: dict[str, list[dict[str, Any]]] = {live.TAB: [], race.TAB: []}
     files = dict(_answers())
     if traces:
@@ -79,7 +79,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
             files[url] = _base64(gzip.compress(dump_trace(trace.lanes, title=trace.title), 6, mtime=0))
             recorded[tab].append({"title": trace.title or path.name, "url": url, "settings": {}})
     else:
-        for tab, folder in ((live.TAB, TRACES), (race.TAB, TRACES / race.TAB)):
+        for tab, folder in ((live.TAB, RECORDINGS), (race.TAB, RECORDINGS / race.TAB)):
             recorded[tab] = recordings(folder, partial("traces/{}/{.name}".format, tab))
             for recording in recorded[tab]:
                 files[recording["url"]] = _base64((folder / recording["url"].rsplit("/", 1)[-1]).read_bytes())

@@ -32,8 +32,8 @@ from .gradio_patches import answer_json, count_values, judge_origins, keep_queue
 from .guard import Guard, is_own
 from .run.engines import Engines
 from .run.gpu import is_zero_gpu
+from .run.kept import KEPT_RUNS
 from .run.process import engines_elsewhere
-from .run.race import SERVERS, TRACES
 from .run.rooms import Rooms
 from .run.turns import TURNS
 from .temporary import own_folder
@@ -165,12 +165,12 @@ def trace_file(request: Request) -> Response:
     """The handler of ``/runs/NAME``: a run's file. With ``?from=BYTE`` what follows that byte, as the
     file grows, until its race is over."""
     name, start = request.path_params["name"], request.query_params.get("from")
-    if TRACES.read(name, 0, 0) is None or not re.fullmatch("[0-9]{1,12}", "0" if start is None else start):
+    if KEPT_RUNS.read(name, 0, 0) is None or not re.fullmatch("[0-9]{1,12}", "0" if start is None else start):
         return PlainTextResponse("This file isn't kept any more.", 404)
     kind, headers = f"application/{name.rpartition('.')[2]}", {"Cache-Control": "no-store"}
     if start is not None:  # neither Starlette nor a proxy may collect it: an event is shown when it happens
         headers |= {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
-    content = TRACES.follow(name, int(start or 0), wait=start is not None)
+    content = KEPT_RUNS.follow(name, int(start or 0), wait=start is not None)
     return StreamingResponse(content, media_type=kind, headers=headers)
 
 
@@ -282,7 +282,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
     judge_origins(lambda headers: not private() or is_own(headers))
 
     def failing() -> str:
-        return "The queue has stopped." if page._queue.stopped else TRACES.failing()
+        return "The queue has stopped." if page._queue.stopped else KEPT_RUNS.failing()
 
     host = overrides.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")
     routes = [
@@ -354,13 +354,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
     own_pairs.served_to(options.host, shared=any(public))
-    SERVERS.update(attached(options.attach))
+    servers = attached(options.attach)
     engines = Engines() if is_zero_gpu() else engines_elsewhere()
     engines.prepare()  # models load while the page is built
     skip_stubs()
     from .page import build  # takes seconds: it imports Gradio
 
-    page = build(engines)
+    page = build(engines, servers=servers)
     serve(
         page,
         loading=engines.loading,

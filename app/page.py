@@ -11,6 +11,7 @@ from typing import Any
 import gradio as gr
 
 from specdiff_core.explorations import figures
+from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.events import EXACTNESS
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED
@@ -26,13 +27,15 @@ from .content.symbols import glossary
 from .controls import NO_STEPS, QUIET, UNLIMITED
 from .first_load import PLOTLY, STATIC
 from .run import job
-from .run import race as running
 from .run.engines import Engines, Factory, Fetch, Progress
 from .run.exploration import exploring
+from .run.kept import KEEP_SECONDS, open_trace
+from .run.race import LAST_FRAME, Race
+from .run.record import Ask, Decode, decoding
 from .tabs import explore, live, race
 
 LOG = logging.getLogger(__name__)
-TRACES = ASSETS / "traces"
+RECORDINGS = ASSETS / "traces"
 INDEX = "index.json"
 """Beside recordings: file name -> {"title", "settings"}: the controls' values, as in a link."""
 BLOCKS = "blocks"
@@ -131,17 +134,20 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "dashes": {use: dash for use, (dash, _) in figures.USES.items()},
         "noSteps": NO_STEPS,
         "drafters": {name: {one.name: one.label for one in spec.drafters} for name, spec in PAIRS.items()},
-        "patience": running.LAST_FRAME,
-        "kept": running.KEPT,
+        "patience": LAST_FRAME,
+        "kept": KEEP_SECONDS,
         "recordings": recorded,
         "predictions": predictions(explore.RECORDED[explore.TAB]) if tab == live.TAB else {},
-        "typical": typical(TRACES, *explore.RECORDED.values()) if tab == live.TAB else [],
+        "typical": typical(RECORDINGS, *explore.RECORDED.values()) if tab == live.TAB else [],
         "empty": EMPTY[tab],
     }
 
 
 def build(
-    factory: Factory | None = None, traces: Path = TRACES, recorded: Mapping[str, Path] = explore.RECORDED
+    factory: Factory | None = None,
+    traces: Path = RECORDINGS,
+    recorded: Mapping[str, Path] = explore.RECORDED,
+    servers: Mapping[str, Decoder] | None = None,
 ) -> gr.Blocks:
     """The whole page.
 
@@ -149,9 +155,10 @@ def build(
         factory: creates decoders; by default for the project's pairs, loaded at the first run.
         traces: folder of recorded traces; Live opens with the first, Race with the first in its subfolder ``race``.
         recorded: folders of recorded answers, by tab.
+        servers: running servers that race beside the methods of Race, by lane (``--attach``).
     """
     decoders = factory or Engines()
-    decode = running.decoding(decoders)
+    decode = decoding(decoders)
     gr.set_static_paths([STATIC, traces, *recorded.values()])
 
     page: gr.Blocks
@@ -199,7 +206,7 @@ def build(
                 gr.HTML(lessons.api(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, player in players.items():
-            _run(decode, tab, player, page)
+            _run(decode, tab, player, page, (servers or {}) if tab == race.TAB else {})
             _fetch_model(decoders, tab, player, forms[tab])
         _redraft(decode, players[live.TAB])
 
@@ -257,47 +264,47 @@ def _fetch_model(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) ->
     player.clear(halt, None, None, **QUIET)
 
 
-def _redraft(decode: running.Decode, player: Any) -> None:
+def _redraft(decode: Decode, player: Any) -> None:
     """Wire the event that drafts the block of the run on the stage again. Its frames have the source ``block``."""
     name = f"{live.TAB}-block"
 
     def again(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
-        def make(run: str) -> running.Race:
-            ask = running.Ask.again(getattr(asked, "file", ""), run, own_pairs.threads())
-            return running.Race(decode, ask, request.session_hash or "")
+        def make(run: str) -> Race:
+            ask = Ask.again(getattr(asked, "file", ""), run, own_pairs.threads())
+            return Race(decode, ask, request.session_hash or "")
 
         for words in job.stream(make, JOBS, _job_name(request, name)):
             yield json.dumps(json.loads(words) | {"source": "block"})
 
     def stop(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, name), running.LAST_FRAME)
+        JOBS.stop(_job_name(request, name), LAST_FRAME)
 
     asked = player.retry(again, None, player, **UNLIMITED)
     asked.failure(None, None, None, js="() => window.specdiff?.players.live?.acts.redrafted()", **UNLIMITED)
     player.end(stop, None, None, **QUIET)
 
 
-def _run(decode: running.Decode, tab: str, player: gr.HTML, page: gr.Blocks) -> None:
+def _run(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, servers: Mapping[str, Decoder]) -> None:
     """Wire the events that start and stop a tab's race."""
 
     def run(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
-        def make(run: str) -> running.Race:
+        def make(run: str) -> Race:
             values = controls.sent(getattr(asked, "request", None))
             prompt, threads = values.pop("prompt", None), values.pop("threads", None)
-            plan, servers = TABS[tab].plan(values), running.SERVERS if tab == race.TAB else {}
-            ask = running.Ask(
+            plan = TABS[tab].plan(values)
+            ask = Ask(
                 prompt=controls.check_prompt(prompt),
                 plan=plan | dict.fromkeys(servers, plan[BASELINE]),
                 run=run,
                 threads=1 if threads == 1 else own_pairs.threads(),
                 servers=servers,
             )
-            return running.Race(decode, ask, request.session_hash or "")
+            return Race(decode, ask, request.session_hash or "")
 
         yield from job.stream(make, JOBS, _job_name(request, tab))
 
     def stop(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, tab), running.LAST_FRAME)
+        JOBS.stop(_job_name(request, tab), LAST_FRAME)
 
     controls.start_job(player.submit, run, player, tab)
     player.stop(stop, None, None, **QUIET)
@@ -306,7 +313,7 @@ def _run(decode: running.Decode, tab: str, player: gr.HTML, page: gr.Blocks) -> 
 
 def show_file(path: str | None, request: gr.Request) -> list[Any]:
     """Frames of a visitor's file for the players of Live and Race, and the tab to open; an error card goes to both."""
-    frame, tab = running.open_trace(path, request.session_hash or "")
+    frame, tab = open_trace(path, request.session_hash or "")
     if not tab:
         return [frame, frame, gr.skip()]
     return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]

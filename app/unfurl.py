@@ -23,8 +23,8 @@ from specdiff_core.schema.summary import header_of, race_summary, staged
 from specdiff_core.schema.trace import read_trace
 
 from .content.html import element
-from .page import TRACES, recordings
-from .run.race import TRACES as RUNS
+from .page import RECORDINGS, recordings
+from .run.kept import KEPT_RUNS
 
 LEAD = "A small model fills the blanks. A big one checks them all at once."
 SIZE = (1200, 630)
@@ -103,8 +103,8 @@ def fastest_summary(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
 
 def _read(name: str) -> Summary | None:
     """The summary of a recording or a kept run; None: there is none to show."""
-    path = TRACES / name
-    path = path if path.is_file() else RUNS.find(name) or path
+    path = RECORDINGS / name
+    path = path if path.is_file() else KEPT_RUNS.find(name) or path
     try:
         size = path.stat().st_size
         return _summary(path, size) if size <= LARGEST else None
@@ -131,7 +131,7 @@ def linked_race(query: str) -> str:
 def tags(query: str, base: str) -> bytes:
     """The meta tags of a page at the address ``base``, for sites that show links."""
     own = linked_race(query)
-    name = own or next((one["url"].rsplit("/", 1)[-1] for one in recordings(TRACES)), "")
+    name = own or next((one["url"].rsplit("/", 1)[-1] for one in recordings(RECORDINGS)), "")
     race = _read(name) if name else None
     title, sentence = (race.title, race.sentence) if race and own else ("SpecDiff Lab", LEAD)
     image = {"og:image": f"{base}cards/{quote(name)}.png"} if race else {}

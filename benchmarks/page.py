@@ -25,7 +25,7 @@ import numpy as np
 import psutil
 
 from app.run.process import Remote, RemoteDecoder
-from app.run.race import Ask, Update
+from app.run.record import Ask, Update
 from benchmarks.load import server, wait_for
 from benchmarks.tables import Tabled, bounds, finish
 from specdiff_core.cli import options

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from app.content.examples import EXAMPLES, PRESETS, Example, Preset, preset_indices
-from app.page import BLOCKS, INDEX, TRACES
+from app.page import BLOCKS, INDEX, RECORDINGS
 from app.run.engines import load_engine
 from app.tabs import live, race
 from specdiff_core.measure.block import redraft
@@ -157,7 +157,7 @@ def middle_run(engine: Decoder, recording: Recording, repeats: int) -> LaneEvent
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recordings", description="Record the races that ship.")
-    parser.add_argument("--out", type=Path, default=TRACES, help="folder [default: assets/traces]")
+    parser.add_argument("--out", type=Path, default=RECORDINGS, help="folder [default: assets/traces]")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="runs of each, one is kept [default 3]")
     parser.add_argument("--only", default="", metavar="WORD", help="those whose file names contain it [default: all]")
     args = parser.parse_args()

@@ -58,7 +58,7 @@ _VLLM = {"min_p": 0.0, "repetition_penalty": 1.0, **_COUNTED}
 _SGLANG = {**_VLLM, "return_spec_tokens_details": True}
 _LLAMA = {"min_p": 0.0, "repeat_penalty": 1.0}
 _OPENAI = Server("server")
-SERVERS = {
+KINDS = {
     "vllm": Server("vLLM", _VLLM, _BOTH, -1, counts=True),
     "sglang": Server("SGLang", _SGLANG, _BOTH, -1),
     "llamacpp": Server(
@@ -477,7 +477,7 @@ def ask(address: str) -> Attached:
         what = f"no model {model!r}" if model else "several models" if served else "no model"
         hint = f"Add # and a name, as in {server.where}#{first[:80]}. It serves: {names[:300]}."
         raise ConfigError(f"{server.where} serves {what}.", field="attach", hint=hint)
-    return Attached(address=base, kind=SERVERS.get(served[model], _OPENAI), model=model)
+    return Attached(address=base, kind=KINDS.get(served[model], _OPENAI), model=model)
 
 
 def _is_http(address: str) -> bool:

@@ -15,6 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from app.run import job, race
+from app.run.kept import KEPT_RUNS
+from app.run.record import Ask, decoding
 from specdiff_core.schema.events import (
     Candidate,
     Committed,
@@ -245,14 +247,14 @@ def raced(
     from app.controls import check_prompt  # here: a process that decodes imports no Gradio
 
     def make(run: str) -> race.Race:
-        ask = race.Ask(prompt=check_prompt(prompt), plan=plan(values), run=run, threads=threads)
-        return race.Race(race.decoding(factory), ask, visitor)
+        ask = Ask(prompt=check_prompt(prompt), plan=plan(values), run=run, threads=threads)
+        return race.Race(decoding(factory), ask, visitor)
 
     return job.stream(make, jobs or job.Jobs(), name)
 
 
 def trace_of(frame: dict[str, Any]) -> Trace:
     """The trace of a last frame."""
-    raw = race.TRACES.read(frame["trace"].removeprefix("runs/"), 0, frame["size"])
+    raw = KEPT_RUNS.read(frame["trace"].removeprefix("runs/"), 0, frame["size"])
     assert raw is not None
     return read_trace(raw)

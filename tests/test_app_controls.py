@@ -27,7 +27,7 @@ DEFAULTS = DecodeConfig().to_dict()
 
 FORMS = {
     tab: json.loads(json.dumps({**page.player_options(tab, page.recordings(folder)), "form": page.TABS[tab].form()}))
-    for tab, folder in (("live", page.TRACES), ("race", page.TRACES / "race"))
+    for tab, folder in (("live", page.RECORDINGS), ("race", page.RECORDINGS / "race"))
 }
 
 

@@ -26,8 +26,9 @@ from app.run import race as running
 from app.run import turns as app_turns
 from app.run.exploration import exploring
 from app.run.job import Jobs
+from app.run.kept import KEPT_RUNS, KeptRuns
 from app.run.process import Remote
-from app.run.race import TRACES
+from app.run.record import Ask, decoding
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore, live
 from specdiff_core.explorations import EXPLORATIONS
@@ -84,7 +85,7 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     assert (last["phase"], last["done"], last["total"], last["finished"]) == ("finished", 5, 5, True)
     assert last["result"]["rows"] == [{"number": number} for number in range(1, 6)]
     assert last["result"]["settings"] == {"pair": "embedded", "to": 5, "pause": 0.05, "fails_at": 0, "words": ""}
-    assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
+    assert KEPT_RUNS.read(last["files"]["1"].removeprefix("runs/")) == b"race"
     under_way = [frame for frame in final[:-1] if frame.get("result")]
     assert under_way
     assert all(frame["phase"] == "exploring" and "files" not in frame for frame in under_way)
@@ -124,7 +125,7 @@ def test_what_cannot_be_kept_leaves_the_answer(monkeypatch: pytest.MonkeyPatch) 
     def full(*_: Any, **__: Any) -> str:
         raise SpecDiffError("The disk is full.")
 
-    monkeypatch.setattr(running.Traces, "keep", full)
+    monkeypatch.setattr(KeptRuns, "keep", full)
     last = frames(ask())[-1]
     assert last["card"]["message"] == "The disk is full." and len(last["result"]["rows"]) == 5
 
@@ -136,7 +137,7 @@ def test_what_fails_in_the_middle_keeps_what_was_found(elsewhere: bool, remote: 
     assert last["phase"] == "failed"
     assert last["card"]["message"] == "The device ran out of memory."
     assert len(last["result"]["rows"]) == 3
-    assert TRACES.read(last["files"]["1"].removeprefix("runs/")) == b"race"
+    assert KEPT_RUNS.read(last["files"]["1"].removeprefix("runs/")) == b"race"
     assert "result" not in frames(ask(fails_at=1), factory=lambda *_: engine)[-1]
 
 
@@ -315,8 +316,8 @@ def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
         assert last["phase"] == "finished" and last.get("done", 60) == 60
         ended.append(name)
 
-    decode = running.decoding(lambda *_: Looking(pace=0.01))
-    ask = running.Ask(prompt="Once", plan=live.plan({"drafter": "block", "max_new_tokens": 24}))
+    decode = decoding(lambda *_: Looking(pace=0.01))
+    ask = Ask(prompt="Once", plan=live.plan({"drafter": "block", "max_new_tokens": 24}))
     raced = job.stream(lambda run: running.Race(decode, ask), jobs, "visitor-3")
     threads = [threading.Thread(target=follow, args=item) for item in {**explored, "race": raced}.items()]
     for thread in threads:

@@ -34,6 +34,7 @@ from app.run import race as running
 from app.run import rooms
 from app.run.engines import Engines
 from app.run.exploration import exploring
+from app.run.record import decoding
 from app.run.rooms import Rooms
 from app.tabs import live, race
 from benchmarks import recordings as recorded
@@ -140,7 +141,7 @@ def test_the_font_of_formulas_has_their_letters_and_the_table_that_sets_them() -
 
 def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
     """Programs see every setting with type, default and sentence, and every choice by name."""
-    one, several = endpoints(running.decoding(lambda *_: FakeDecoder()))
+    one, several = endpoints(decoding(lambda *_: FakeDecoder()))
     assert set(inspect.signature(one).parameters) == {"prompt", *SETTINGS, "include_events", "request"}
     parameters = set(inspect.signature(several).parameters)
     assert parameters == {"prompt", "methods", *race.SETTINGS, "include_events", "request"}
@@ -163,7 +164,7 @@ def test_endpoints_are_typed_and_documented_from_the_settings() -> None:
 
 def test_the_endpoint_of_two_lanes() -> None:
     """A number out of range is named with its range, and a lane that fails is an error."""
-    endpoint, _ = endpoints(running.decoding(lambda *_: FakeDecoder(pace=0.1)))
+    endpoint, _ = endpoints(decoding(lambda *_: FakeDecoder(pace=0.1)))
     *progress, answer = endpoint("Once", max_new_tokens=24, gamma=4, include_events=True)
     assert progress and not any(one["finished"] for one in progress)
     sent = [event for one in progress for event in one["events"]]
@@ -188,9 +189,7 @@ def test_the_endpoint_of_two_lanes() -> None:
     ):
         with pytest.raises(gr.Error, match=words):
             list(endpoint(**arguments))
-    broken, _ = endpoints(
-        running.decoding(lambda *_: FakeDecoder(fail=WeightsError("A file is cut off.", hint="Get it.")))
-    )
+    broken, _ = endpoints(decoding(lambda *_: FakeDecoder(fail=WeightsError("A file is cut off.", hint="Get it."))))
     with pytest.raises(gr.Error, match=r"A file is cut off\. Get it\."):
         list(broken("Once"))
 
@@ -203,8 +202,8 @@ def test_a_program_is_the_visitor_of_its_session(monkeypatch: pytest.MonkeyPatch
         visitors.append(race.visitor)
         yield {"finished": False}
 
-    monkeypatch.setattr(running, "results", results)
-    both = endpoints(running.decoding(lambda *_: FakeDecoder()))
+    monkeypatch.setattr("app.endpoints.results", results)
+    both = endpoints(decoding(lambda *_: FakeDecoder()))
     for endpoint, given in zip(both, (["Once"], ["Once", ["dflash"]]), strict=True):
         arguments, *_ = special_args(endpoint, inputs=[*given], request=gr.Request(session_hash="a-program"))
         list(endpoint(*arguments))
@@ -223,7 +222,7 @@ def test_the_endpoint_of_several_methods() -> None:
             raise WeightsError("model.safetensors is missing.", hint="Restore the folder.")
         return FakeDecoder(waiting=0.9)
 
-    _, endpoint = endpoints(running.decoding(decoder))
+    _, endpoint = endpoints(decoding(decoder))
     answer = list(endpoint("Once", ["specdiff", "dflash"], max_new_tokens=16, include_events=True))[-1]
     assert set(answer["lanes"]) == set(answer["events"]) == {"vanilla", "specdiff", "dflash"}
     fast, failed = answer["lanes"]["dflash"], answer["lanes"]["specdiff"]
@@ -431,7 +430,7 @@ def test_programs_explore_and_list_pairs_and_see_what_a_parameter_takes(monkeypa
         with pytest.raises(gr.Error, match=r"nonsense|99"):
             list(explore(name, settings))
     with gr.Blocks() as blocks:
-        add(running.decoding(lambda *_: FakeDecoder()), exploring(lambda *_: FakeDecoder()))
+        add(decoding(lambda *_: FakeDecoder()), exploring(lambda *_: FakeDecoder()))
     described = {
         name: {one["parameter_name"]: one["type"] for one in api["parameters"]}
         for name, api in blocks.get_api_info()["named_endpoints"].items()

@@ -18,9 +18,9 @@ from remote_fakes import load
 
 from app.content.error_cards import card
 from app.run import process
-from app.run import race as running
 from app.run.engines import Engines
 from app.run.process import Remote, engines_elsewhere
+from app.run.record import Ask, Update
 from app.tabs import live
 from specdiff_core.schema.decoder import LoadsDrafters
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
@@ -252,9 +252,9 @@ def test_a_process_that_was_stopped_is_noticed_by_whoever_waits(monkeypatch: pyt
             far.load("plain", gone)
 
     def race(decoder: Any) -> None:
-        ask = running.Ask(prompt="Once", plan={"vanilla": CONFIG})
+        ask = Ask(prompt="Once", plan={"vanilla": CONFIG})
         ask.trace.write_bytes(b"")
-        assert next(decoder.race(ask, running.Update(), stop=threading.Event())) == "", "so that limits are checked"
+        assert next(decoder.race(ask, Update(), stop=threading.Event())) == "", "so that limits are checked"
 
     def nobody(decoder: Any) -> None:
         monkeypatch.setattr(process, "SILENT", 2)

@@ -30,11 +30,13 @@ from starlette.testclient import TestClient
 
 from app import launch, page
 from app.content.error_cards import card
-from app.run import job
+from app.run import job, kept
 from app.run import race as running
 from app.run import turns as app_turns
 from app.run.engines import Engines
 from app.run.job import Jobs
+from app.run.kept import KEPT_RUNS, KeptRuns
+from app.run.record import Ask, Update, append, decoding
 from app.tabs import live, race
 from app.temporary import own_folder
 from specdiff_core.schema.errors import (
@@ -73,7 +75,7 @@ def lanes_of(frame: dict[str, Any]) -> dict[str, Any]:
 
 def raw(frame: dict[str, Any]) -> bytes:
     """The trace file so far."""
-    return running.TRACES.read(frame["trace"].removeprefix("runs/")) or b""
+    return KEPT_RUNS.read(frame["trace"].removeprefix("runs/")) or b""
 
 
 def test_a_visitors_slip_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
@@ -108,10 +110,10 @@ def test_the_trace_is_whole_and_in_the_file_format() -> None:
 def test_the_staged_round_of_a_kept_run_is_drafted_again_in_every_size() -> None:
     decoder = FakeDecoder()
     run = frames(one(decoder))[-1]
-    decode = running.decoding(lambda *_: decoder)
+    decode = decoding(lambda *_: decoder)
 
     def again(name: str) -> dict[str, Any]:
-        made = job.stream(lambda own: running.Race(decode, running.Ask.again(name, own, 0)), Jobs())
+        made = job.stream(lambda own: running.Race(decode, Ask.again(name, own, 0)), Jobs())
         return [json.loads(words) for words in made][-1]
 
     block = lanes_of(again(run["trace"].removeprefix("runs/")))
@@ -185,11 +187,11 @@ def test_stop_and_a_closed_tab_end_the_decode_within_a_second(end: str) -> None:
 
 
 def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "ROOM", 120)
-    monkeypatch.setattr(running, "BLOCK", 1)
-    traces, now = running.Traces(), time.time()
+    monkeypatch.setattr(kept, "ROOM", 120)
+    monkeypatch.setattr(kept, "BLOCK", 1)
+    traces, now = KeptRuns(), time.time()
     old, first, *later = (traces.new() for _ in range(4))
-    for age, path in ((running.KEPT + 60, old), (3, first), (2, later[0]), (1, later[1])):
+    for age, path in ((kept.KEEP_SECONDS + 60, old), (3, first), (2, later[0]), (1, later[1])):
         path.write_bytes(path.name.encode() * 2)
         os.utime(path, (now - age, now - age))
     assert traces.read(first.name, 0, 5) == first.name[:5].encode()
@@ -203,9 +205,9 @@ def test_trace_files_make_room_and_cannot_be_guessed(monkeypatch: pytest.MonkeyP
 
 
 def test_the_run_store_outlives_its_folder_a_clock_and_what_visitors_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "ROOM", 50)
-    monkeypatch.setattr(running, "BLOCK", 1)
-    traces = running.Traces()
+    monkeypatch.setattr(kept, "ROOM", 50)
+    monkeypatch.setattr(kept, "BLOCK", 1)
+    traces = KeptRuns()
     growing = traces.new()
     with traces.growing(growing):
         growing.write_bytes(b"x" * 60)
@@ -227,9 +229,9 @@ def test_a_visitors_flood_removes_no_other_visitors_run(monkeypatch: pytest.Monk
         values = {"max_new_tokens": 9}
         return frames(raced(lambda *_: FakeDecoder(), "Once", values, live.plan, visitor=visitor))[-1]
 
-    monkeypatch.setattr(running, "BLOCK", 1)
+    monkeypatch.setattr(kept, "BLOCK", 1)
     first = run("anna")
-    monkeypatch.setattr(running, "ROOM", 4 * first["size"])
+    monkeypatch.setattr(kept, "ROOM", 4 * first["size"])
     flood = [run("ben") for _ in range(5)]
     (tmp_path / "opened.jsonl").write_bytes(raw(flood[-1]))
     for _ in range(4):
@@ -241,34 +243,34 @@ def test_a_program_whose_run_never_began_gets_a_sentence(monkeypatch: pytest.Mon
     """The server ends while it waits."""
     monkeypatch.setattr(job.Job, "turns", app_turns.Turns())
     job.Job.turns.close()
-    ask = running.Ask(prompt="Once", plan=live.plan(SETTINGS))
+    ask = Ask(prompt="Once", plan=live.plan(SETTINGS))
     with pytest.raises(SpecDiffError, match="before it began"):
-        list(running.results(running.Race(running.decoding(lambda *_: FakeDecoder()), ask)))
+        list(running.results(running.Race(decoding(lambda *_: FakeDecoder()), ask)))
 
 
 def test_small_files_cannot_fill_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run looks through it, and each file takes a block of the disk."""
-    monkeypatch.setattr(running, "ROOM", 10 * running.BLOCK)
-    traces = running.Traces()
-    kept = [traces.keep(b"a run").removeprefix("runs/") for _ in range(30)]
-    assert sum(traces.read(name) is not None for name in kept) <= 11
+    monkeypatch.setattr(kept, "ROOM", 10 * kept.BLOCK)
+    traces = KeptRuns()
+    names = [traces.keep(b"a run").removeprefix("runs/") for _ in range(30)]
+    assert sum(traces.read(name) is not None for name in names) <= 11
 
 
 def test_a_file_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads slowly holds no whole file in memory."""
-    path, whole = running.TRACES.new(), b"0123456789" * running.CHUNK
+    path, whole = KEPT_RUNS.new(), b"0123456789" * kept.CHUNK
     path.write_bytes(whole)
-    read, sizes = running.TRACES.read, list[int]()
+    read, sizes = KEPT_RUNS.read, list[int]()
 
     def part(*asked: Any) -> bytes | None:
         sizes.append(len(found := read(*asked) or b""))
         return found
 
-    monkeypatch.setattr(running.TRACES, "read", part)
+    monkeypatch.setattr(KEPT_RUNS, "read", part)
     client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
-    with running.TRACES.growing(path):  # a link asks for what is there
+    with KEPT_RUNS.growing(path):  # a link asks for what is there
         assert client.get(f"/runs/{path.name}").content == whole
-    assert max(sizes) == running.CHUNK
+    assert max(sizes) == kept.CHUNK
 
 
 def test_what_a_killed_server_left_is_removed() -> None:
@@ -289,13 +291,13 @@ def test_what_a_killed_server_left_is_removed() -> None:
 
 def test_a_growing_trace_is_followed_until_its_race_is_over() -> None:
     """Through the handler too, from any byte on."""
-    path, lines = running.TRACES.new(), [b"one\n", b"two, and half", b" a line\n", b"the end\n"]
+    path, lines = KEPT_RUNS.new(), [b"one\n", b"two, and half", b" a line\n", b"the end\n"]
     path.write_bytes(b"head\n" + lines[0])
 
     async def follow() -> list[bytes]:
         met, race = list[bytes](), ExitStack()
-        race.enter_context(running.TRACES.growing(path))
-        async for part in running.TRACES.follow(path.name, 5):
+        race.enter_context(KEPT_RUNS.growing(path))
+        async for part in KEPT_RUNS.follow(path.name, 5):
             met.append(part)
             if lines[len(met) :]:
                 path.write_bytes(path.read_bytes() + lines[len(met)])
@@ -317,7 +319,7 @@ def test_a_growing_trace_is_followed_until_its_race_is_over() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the race, in its middle, and where a file would be kept."""
-    monkeypatch.setattr(running.Traces, "new", lambda *_: Path("/dev/full"))
+    monkeypatch.setattr(KeptRuns, "new", lambda *_: Path("/dev/full"))
     last = frames(one(FakeDecoder()))[-1]
     assert last["card"]["message"] == "The server's disk is full, so the run can't be kept." and not last["trace"]
 
@@ -327,8 +329,7 @@ def test_a_full_disk_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
     file: Any = SimpleNamespace(open=lambda *_, **__: Full("/dev/full", "r+"))
     steps = [("vanilla", event) for event in FakeDecoder().decode("Once", DecodeConfig(max_new_tokens=9))]
-    recorder = running.Recorder(file, running.Update(), "r1")
-    for act in (lambda: list(recorder.write(steps)), lambda: running.TRACES.keep(b"race")):
+    for act in (lambda: list(append(file, Update(), "r1", steps)), lambda: KEPT_RUNS.keep(b"race")):
         with pytest.raises(SpecDiffError, match="disk is full") as full:
             act()
         assert "operator" in full.value.hint

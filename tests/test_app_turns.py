@@ -15,6 +15,7 @@ from app_fakes import FakeDecoder, frames, raced, trace_of
 from app import own_pairs
 from app.run import job, turns
 from app.run import race as running
+from app.run.record import Ask, decoding
 from app.run.turns import EXPLORING, SECONDS, TOKENS, WINDOW, LimitReached, QueueFull, Shares, limit
 from app.tabs import live
 from specdiff_core.schema.errors import ConfigError, Stopped
@@ -205,7 +206,7 @@ def test_nothing_begins_that_was_stopped_or_after_the_server_has_ended(monkeypat
     monkeypatch.setattr(job.Job, "turns", turns.Turns())
     monkeypatch.setattr(turns, "GLANCE", 10)
     decoder, plan = FakeDecoder(), live.plan(DecodeConfig(max_new_tokens=8).to_dict())
-    jobs = [running.Race(running.decoding(lambda *_: decoder), running.Ask(prompt="Once", plan=plan)) for _ in "ab"]
+    jobs = [running.Race(decoding(lambda *_: decoder), Ask(prompt="Once", plan=plan)) for _ in "ab"]
     with job.Job.turns.races.turn():
         for waiting in jobs:
             waiting.start()
@@ -226,9 +227,9 @@ def test_a_waiting_job_reports_its_queue_position_and_can_be_stopped(monkeypatch
         jobs.stop("me", 0)
         last = frames(waiting)[-1]
     assert (last["phase"], last["finished"], last["trace"]) == ("stopped", True, None) and not decoder.calls
-    asked = running.Ask(prompt="Once", plan=live.plan(values))
+    asked = Ask(prompt="Once", plan=live.plan(values))
     with job.Job.turns.races.turn():
-        answers = running.results(running.Race(running.decoding(lambda *_: decoder), asked))
+        answers = running.results(running.Race(decoding(lambda *_: decoder), asked))
         assert next(answers) == {"finished": False, "events_so_far": {}}
     assert [*answers][-1]["finished"]
 

@@ -25,7 +25,7 @@ import httpx
 import pytest
 
 from app import launch, own_pairs
-from app.run import race as running
+from app.run.record import Ask, decoding
 from specdiff_core import attached, cli
 from specdiff_core.attached import KEY, Attached, ask, attach
 from specdiff_core.schema.errors import ConfigError, ServerError
@@ -484,7 +484,7 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_does_not_tell_its_password() -> None:
-    found = Attached(address="http://me:secret@host:1/path", kind=attached.SERVERS["vllm"], model="tiny")
+    found = Attached(address="http://me:secret@host:1/path", kind=attached.KINDS["vllm"], model="tiny")
     assert (found.name, found.where) == ("vLLM at host:1", "http://host:1/path")
     assert "secret" not in str(found._header("Once", CONFIG))
 
@@ -532,8 +532,8 @@ def test_a_page_of_this_machine_races_a_server_and_no_other_calls_one(monkeypatc
         servers = pickle.loads(pickle.dumps(launch.attached([server.url])))  # races run in another process
         (name,) = servers
         plan = {lane: DecodeConfig(max_new_tokens=6, drafter="none") for lane in ("vanilla", "dflash", name)}
-        ask = running.Ask(prompt="Once", plan=plan, servers=servers)
-        for _ in running.decoding(lambda *_: FakeDecoder())(ask, threading.Event()):
+        ask = Ask(prompt="Once", plan=plan, servers=servers)
+        for _ in decoding(lambda *_: FakeDecoder())(ask, threading.Event()):
             pass
         assert [body["prompt"] for _, body, _ in server.asked[1:]] == ["<user>Once"], "as the target reads it"
         asked = len(server.asked)

@@ -10,13 +10,13 @@ import pytest
 
 from app import export
 from app.content.workshop import WORKSHOP
-from app.page import TRACES
+from app.page import RECORDINGS
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.trace import read_trace
 from tests.browsing import CARD, MARKS, POINTED, app, overflows, playhead, ready, serious, stand, visit
 
 pytestmark = MARKS
-OWN = TRACES / next(one.watch.trace for one in WORKSHOP if one.watch.trace)
+OWN = RECORDINGS / next(one.watch.trace for one in WORKSHOP if one.watch.trace)
 VIEW = f"{app('live')}.shown.stage.scene({app('live')}.shown.player, {app('live')}.shown.selected).view"
 DRAWN = "[...document.querySelectorAll('#live .sd-plot')].some((place) => place.querySelector('.main-svg'))"
 NOTHING_PERMITTED = """
@@ -117,7 +117,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(
 
 
 def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict[str, str]) -> None:
-    shipped = (TRACES / "race" / "math.jsonl.gz").read_bytes()
+    shipped = (RECORDINGS / "race" / "math.jsonl.gz").read_bytes()
     address, there = exported["file"] + "?tab=compare", "document.querySelector('#compare .sd-cmp-bar')"
     with visit(browser, address, until=there, logged="not drawn") as page:
         choose_file(page, "race.jsonl", gzip.decompress(shipped))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.page import TRACES
+from app.page import RECORDINGS
 from tests.browsing import (
     MARKS,
     app,
@@ -58,7 +58,7 @@ def page(loaded: Any) -> Any:
 
 def opened(page: Any, name: str) -> None:
     """Open one of the recordings that ship, as a visitor's file, and pause."""
-    page.set_input_files("input[type=file]", str(TRACES / f"{name}.jsonl.gz"))
+    page.set_input_files("input[type=file]", str(RECORDINGS / f"{name}.jsonl.gz"))
     page.wait_for_selector("#live-stage .sd-chip[data-kind=file]")
     page.wait_for_function(ready("live"))
 

@@ -14,12 +14,12 @@ from app_fakes import FakeDecoder
 
 from app import export
 from app.content.workshop import CLOSING, WORKSHOP
-from app.page import PLOTLY, TRACES
+from app.page import PLOTLY, RECORDINGS
 from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace, write_trace
 
-SHIPPED = TRACES / "math-four-denoising-steps.jsonl.gz"
+SHIPPED = RECORDINGS / "math-four-denoising-steps.jsonl.gz"
 LIMIT = 8_000_000
 """Bytes of an export in one file."""
 
@@ -43,9 +43,9 @@ def test_everything_that_ships_fits_into_eight_megabytes(tmp_path: Path) -> None
     page, library = export.write(tmp_path / "out", chosen)
     assert library.read_bytes() == PLOTLY.read_bytes()
     values = data_of(page)
-    shipped = {path.name for path in TRACES.glob("*.jsonl.gz")}
+    shipped = {path.name for path in RECORDINGS.glob("*.jsonl.gz")}
     assert {one["url"].split("/")[-1] for one in values["tabs"]["live"]["recordings"]} == shipped
-    assert len(titles(values, "race")) == len([*(TRACES / "race").glob("*.jsonl.gz")])
+    assert len(titles(values, "race")) == len([*(RECORDINGS / "race").glob("*.jsonl.gz")])
     assert [one["name"] for one in values["tabs"]["learn"]["lessons"]] == [
         lesson.name for lesson in (*WORKSHOP, CLOSING)
     ]
@@ -76,7 +76,7 @@ def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     lanes = {name: list(FakeDecoder().decode("</script><script>", config)) for name in ("vanilla", "x", "y")}
     write_trace(several, lanes, title="</script><script>alert(1)")
     chosen = export.choose([*own, several], [lesson.name])
-    shown = read_trace(TRACES / lesson.watch.trace).title
+    shown = read_trace(RECORDINGS / lesson.watch.trace).title
     page, _ = export.write(tmp_path / "out", chosen)
     values = data_of(page)
     assert titles(values, "live") == ["a", "b", shown]
@@ -87,7 +87,7 @@ def test_chosen_traces_come_first_and_lessons_bring_what_they_show(
     assert "<script>alert" not in page.read_text(encoding="utf-8")
     assert 'id="learn"' not in export.page(export.choose([SHIPPED], []), "p.js"), "no lessons, no tab"
     assert len(titles(data_of(export.write(tmp_path / "out", export.choose([SHIPPED], ["accept"]))[0]), "live")) == 1
-    monkeypatch.chdir(TRACES)
+    monkeypatch.chdir(RECORDINGS)
     again = export.choose([Path(lesson.watch.trace), Path("../traces") / lesson.watch.trace], [lesson.name])
     assert [one["title"] for one in again.recorded["live"]] == [shown], "one file by several names"
 

@@ -15,21 +15,21 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app import unfurl
-from app.page import TRACES, recordings
-from app.run.race import TRACES as RUNS
+from app.page import RECORDINGS, recordings
+from app.run.kept import KEPT_RUNS
 from specdiff_core.schema.events import Finished, TargetScored
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.summary import staged
 from specdiff_core.schema.trace import read_trace
 
-OPENING = recordings(TRACES)[0]["url"].rsplit("/", 1)[-1]
+OPENING = recordings(RECORDINGS)[0]["url"].rsplit("/", 1)[-1]
 ADDRESS = "https://lab.example/"
 PAGE = b'<!doctype html><html><head><meta charset="utf-8"><meta property="og:title" content="Gradio"></head></html>'
 
 
 @pytest.fixture(scope="module")
 def lanes() -> dict[str, list[object]]:
-    return dict(read_trace(TRACES / OPENING).lanes)
+    return dict(read_trace(RECORDINGS / OPENING).lanes)
 
 
 def test_the_sentence_counts_the_staged_round(lanes) -> None:  # type: ignore[no-untyped-def]
@@ -46,7 +46,7 @@ def test_the_sentence_counts_the_staged_round(lanes) -> None:  # type: ignore[no
 
 
 def test_of_several_lanes_the_fastest_speaks(lanes) -> None:  # type: ignore[no-untyped-def]
-    race = read_trace(TRACES / "race" / "smollm2-chat.jsonl.gz").lanes
+    race = read_trace(RECORDINGS / "race" / "smollm2-chat.jsonl.gz").lanes
     alone = [
         unfurl.fastest_summary({"vanilla": race["vanilla"], lane: race[lane]}) for lane in race if lane != "vanilla"
     ]
@@ -93,8 +93,8 @@ def test_a_card_of_any_text_is_drawn_at_once(words: str) -> None:
 
 
 def test_links_to_long_runs_hold_no_file_in_memory() -> None:
-    run = gzip.decompress((TRACES / OPENING).read_bytes())
-    names = [RUNS.keep(run + b" " * (2**20 + i) + b"\n").removeprefix("runs/") for i in range(4)]
+    run = gzip.decompress((RECORDINGS / OPENING).read_bytes())
+    names = [KEPT_RUNS.keep(run + b" " * (2**20 + i) + b"\n").removeprefix("runs/") for i in range(4)]
     tracemalloc.start()
     try:
         assert all(unfurl.linked_race(f"run={name}") == name for name in names)

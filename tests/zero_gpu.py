@@ -18,6 +18,8 @@ from test_app_explore import TOKEN, ask, counting  # noqa: F401  (a fixture)
 from app.run import exploration, gpu, job
 from app.run import race as running
 from app.run.job import Jobs
+from app.run.kept import KEPT_RUNS
+from app.run.record import Ask, decoding
 from app.tabs import live
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
@@ -32,9 +34,9 @@ def factory(decoder: Any) -> Any:
 
 def test_a_run_decodes_on_an_attached_gpu() -> None:
     assert gpu.is_zero_gpu()
-    decode = running.decoding(factory(FakeDecoder()))
+    decode = decoding(factory(FakeDecoder()))
     for tokens in (40, 24):
-        ask = running.Ask(prompt="Once upon", plan=live.plan({"max_new_tokens": tokens}))
+        ask = Ask(prompt="Once upon", plan=live.plan({"max_new_tokens": tokens}))
         *_, last = running.results(running.Race(decode, ask))
         assert last["finished"] and set(last["lanes"]) == {"vanilla", "drafted"}
 
@@ -65,16 +67,16 @@ def test_an_error_in_a_worker_is_raised_with_its_traceback() -> None:
 @pytest.mark.parametrize("end", ["stop", "close"])
 def test_stop_and_a_closed_tab_reach_the_worker(end: str) -> None:
     """Twice, because the second run's stop event is younger than the worker that sees it."""
-    decode, jobs, races = running.decoding(factory(FakeDecoder(pace=0.05))), Jobs(), list[running.Race]()
+    decode, jobs, races = decoding(factory(FakeDecoder(pace=0.05))), Jobs(), list[running.Race]()
 
     def make(run: str) -> running.Race:
-        races.append(running.Race(decode, running.Ask(prompt="Once", plan=live.plan(SLOW), run=run)))
+        races.append(running.Race(decode, Ask(prompt="Once", plan=live.plan(SLOW), run=run)))
         return races[-1]
 
     for _ in range(2):
         updates = job.stream(make, jobs, "me")
         next(updates)
-        while b"Committed" not in (running.TRACES.read(races[-1].ask.trace.name) or b""):
+        while b"Committed" not in (KEPT_RUNS.read(races[-1].ask.trace.name) or b""):
             next(updates)
         began = time.monotonic()
         if end == "close":

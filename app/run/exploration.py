@@ -28,7 +28,7 @@ from .engines import Factory, with_progress
 from .gpu import MOST_SECONDS, on_gpu
 from .job import Job, Jobs, follow, frame
 from .job import stream as job_stream
-from .race import TRACES
+from .kept import KEPT_RUNS
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -144,8 +144,8 @@ class ExploreJob(Job):
         races, made = (self.snapshot.races, self.snapshot.made) if self.snapshot else ({}, {})
         return {
             "phase": "stopped" if self.stop.is_set() else "finished",
-            "files": {name: TRACES.keep(trace, visitor=self.visitor) for name, trace in races.items()},
-            "made": TRACES.keep(packed(made), "zip", self.visitor) if made else "",
+            "files": {name: KEPT_RUNS.keep(trace, visitor=self.visitor) for name, trace in races.items()},
+            "made": KEPT_RUNS.keep(packed(made), "zip", self.visitor) if made else "",
         }
 
 

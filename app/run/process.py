@@ -28,7 +28,7 @@ from ..temporary import own_folder, sweep
 from .engines import Engines, Loader, Progress, load_engine
 from .exploration import parts
 from .job import BEAT
-from .race import Ask, Update, record
+from .record import Ask, Update, record
 from .turns import Queue
 
 STOP = "stop"
@@ -210,7 +210,7 @@ class RemoteDecoder:
         self._remote.report(progress, self._child, "warm_up", self._pair, config, threads)
 
     def race(self, ask: Ask, now: Update, *, stop: Stop) -> Generator[Update, None, None]:
-        """Race there, into a trace file: a :class:`~app.run.race.Races`."""
+        """Race there, into a trace file: a :class:`~app.run.record.Races`."""
         yield from self._remote.ask(self._child, "race", self._pair, ask, now, stop=stop)
 
     def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:

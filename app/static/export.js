@@ -48,7 +48,7 @@ function playerOf(tab) {
   return /** @type {App} */ (page.players[tab]);
 }
 
-/** Play a visitor's file in its tab, as app/run/race.py does. @param {File} file */
+/** Play a visitor's file in its tab, as app/run/kept.py does. @param {File} file */
 async function openFile(file) {
   try {
     const trace = await readFile(file);

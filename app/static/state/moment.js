@@ -53,7 +53,7 @@ export function stopOf(stops, lane, name, { round, at }) {
   return roundStops.find((i) => nameOf(eventOf(i)) === at) ?? roundStops.at(-1) ?? -1;
 }
 
-/** Whether a file is of a run that the server keeps (app/run/race.py), not a recording. */
+/** Whether a file is of a run that the server keeps (app/run/kept.py), not a recording. */
 export const isRun = (name) => /^[\w-]{22}\.jsonl$/.test(name);
 
 /** The query of a link to a whole run; it includes the settings, which still work when the run is
