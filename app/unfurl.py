@@ -79,22 +79,18 @@ def fastest_summary(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
     header, round_ = header_of(drafted), staged(drafted)
     if round_ is None or header is None:
         return None
-    draft, verified = round_
-    pieces = pieces_of(drafted)
-    marks = ["✓"] * verified.accepted + (["✕"] if verified.accepted < len(verified.tests) else [])
-    marks += [""] * (len(draft.ids) - len(marks))
+    (draft, verified), pieces = round_, pieces_of(drafted)
+    marks = ["✓"] * verified.accepted + ["✕"] * (verified.accepted < len(verified.tests)) + [""] * len(draft.ids)
     texts = [pieces.get(token, "") for token in draft.ids]
-    words = [text.strip() or "·" for text in texts]
-    whole = not any(text[:1].isalnum() for text in texts)
     passes = [one.span.seconds for one in vanilla if isinstance(one, TargetScored)]
     check = next((one.span.seconds for one in drafted if isinstance(one, TargetScored) and one.round == draft.round), 0)
     quiet = not any(fold(events).crowded for events in lanes.values() if events)
     return Summary(
         prompt=" ".join(header.prompt.split()),
         speedup=speeds[fastest] if quiet else None,
-        guesses=tuple(map(Guess, words, marks)),
+        guesses=tuple(Guess(text.strip() or "·", mark) for text, mark in zip(texts, marks, strict=False)),
         own=pieces.get(verified.extra, "").strip(),
-        unit="words" if whole else "tokens",
+        unit="tokens" if any(text[:1].isalnum() for text in texts) else "words",
         passes=check / (sum(passes) / len(passes)) if passes else None,
         model=header.models.get("target", "").rsplit("/", 1)[-1].removesuffix(".gguf"),
         device=header.device,
@@ -103,10 +99,9 @@ def fastest_summary(lanes: Mapping[str, Sequence[Event]]) -> Summary | None:
 
 def _read(name: str) -> Summary | None:
     """The summary of a recording or a kept run; None: there is none to show."""
-    path = RECORDINGS / name
-    path = path if path.is_file() else KEPT_RUNS.find(name) or path
+    path = KEPT_RUNS.find(name) or RECORDINGS / name
     try:
-        size = path.stat().st_size
+        size = path.stat().st_size if _NAME.fullmatch(name) else LARGEST + 1
         return _summary(path, size) if size <= LARGEST else None
     except OSError:
         return None
@@ -125,30 +120,25 @@ def linked_race(query: str) -> str:
     """The race that a link names; empty: none that is kept. Of several it is the first: each takes time to read."""
     values = parse_qs(query)
     names = [*values.get("run", [])[:1], *values.get("trace", [])[:1]]
-    return next((name for name in names if _NAME.fullmatch(name) and _read(name)), "")
-
-
-def tags(query: str, base: str) -> bytes:
-    """The meta tags of a page at the address ``base``, for sites that show links."""
-    own = linked_race(query)
-    name = own or next((one["url"].rsplit("/", 1)[-1] for one in recordings(RECORDINGS)), "")
-    race = _read(name) if name else None
-    title, sentence = (race.title, race.sentence) if race and own else ("SpecDiff Lab", LEAD)
-    image = {"og:image": f"{base}cards/{quote(name)}.png"} if race else {}
-    values = {"og:type": "website", "og:site_name": "SpecDiff Lab", "og:title": title, "og:description": sentence}
-    met = [element("meta", property=key, content=value) for key, value in {**values, **image}.items()]
-    return "".join([*met, element("meta", name="twitter:card", content="summary_large_image")]).encode()
+    return next(filter(_read, names), "")
 
 
 def with_tags(page: bytes, query: str, base: str) -> bytes:
-    """A page of Gradio's with these tags instead of its own."""
-    return _META.sub(b"", page).replace(b"<head>", b"<head>" + tags(query, base), 1)
+    """A page of Gradio's at the address ``base``, with our meta tags for sites that show links."""
+    own = linked_race(query)
+    name = own or next((one["url"].rsplit("/", 1)[-1] for one in recordings(RECORDINGS)), "")
+    race = _read(name)
+    title, sentence = (race.title, race.sentence) if race and own else ("SpecDiff Lab", LEAD)
+    values = {"og:type": "website", "og:site_name": "SpecDiff Lab", "og:title": title, "og:description": sentence}
+    values |= {"og:image": f"{base}cards/{quote(name)}.png"} if race else {}
+    tags = [element("meta", property=key, content=value) for key, value in values.items()]
+    tags.append(element("meta", name="twitter:card", content="summary_large_image"))
+    return _META.sub(b"", page).replace(b"<head>", "".join(["<head>", *tags]).encode(), 1)
 
 
 def card(request: Request) -> Response:
     """The handler of ``/cards/NAME.png``: the picture of a run or a recording."""
-    name = request.path_params["name"]
-    summary = _read(name) if _NAME.fullmatch(name) else None
+    summary = _read(request.path_params["name"])
     if summary is None:
         return PlainTextResponse("There is no such run.", 404)
     return Response(picture(summary), media_type="image/png", headers={"Cache-Control": "max-age=86400"})
@@ -166,29 +156,29 @@ def picture(summary: Summary) -> bytes:
     colours = {role: light for role, (light, _) in ROLES.items()}
     image = Image.new("RGB", SIZE, colours["card"])
     draw = ImageDraw.Draw(image)
-    ink, muted = colours["ink"], colours["muted"]
-    draw.text((64, 52), LEAD, ink, _font(33, 640))
-    draw.text((64, 122), _cut(draw, summary.prompt, _font(28), 1070), muted, _font(28))
+
+    def line(top: int, text: str, size: int, role: str = "muted", weight: int = 400) -> None:
+        font = _font(size, weight)
+        draw.text((64, top), _cut(draw, text, font, 1072), colours[role], font)
+
+    line(52, LEAD, 33, "ink", 640)
+    line(122, summary.prompt, 28)
     shown = summary.guesses[:8]
     width = min(170, (1072 - 14 * (len(shown) - 1)) // len(shown))
     for i, (words, mark) in enumerate(shown):
-        left, top = 64 + i * (width + 14), 200
-        own = mark == "✕"
-        edge = colours["residual"] if own else colours["draft"] if mark else colours["edge"]
-        fill = colours["residual-tint"] if own else colours["draft-tint"] if mark else colours["card"]
-        draw.rounded_rectangle((left, top, left + width, top + 112), 16, fill, edge, 4 if mark else 2)
-        font = _font(27, 620)
-        text = _cut(draw, summary.own if own else words, font, width - 20)
-        place = left + (width - draw.textlength(text, font)) / 2
-        draw.text((place, top + 42), text, ink if mark else muted, font)
-        _mark(draw, mark, (left + width - 30, top + 12), edge)
-    draw.text((64, 340), summary.sentence, ink, _font(27))
+        left, top, own = 64 + i * (width + 14), 200, mark == "✕"
+        role = "residual" if own else "draft" if mark else "edge"
+        fill = colours[f"{role}-tint" if mark else "card"]
+        draw.rounded_rectangle((left, top, left + width, top + 112), 16, fill, colours[role], 4 if mark else 2)
+        text, font = summary.own if own else words, _font(27, 620)
+        text, ink = _cut(draw, text, font, width - 20), colours["ink" if mark else "muted"]
+        draw.text((left + width / 2, top + 42), text, ink, font, anchor="ma")
+        _mark(draw, mark, (left + width - 30, top + 12), colours[role])
+    line(340, summary.sentence, 25, "ink")
     if summary.speedup:
         draw.text((60, 400), f"{summary.speedup:.2f}×", colours["draft"], _font(120, 660))
-        draw.text((64, 545), "the big model’s own speed", muted, _font(24))
-    draw.text(
-        (64, 584), _cut(draw, f"SpecDiff Lab · {summary.model} · {summary.device}", _font(20), 1072), muted, _font(20)
-    )
+        line(545, "the big model’s own speed", 24)
+    line(584, f"SpecDiff Lab · {summary.model} · {summary.device}", 20)
     out = BytesIO()
     image.save(out, "PNG", optimize=True)
     return out.getvalue()
