@@ -121,7 +121,7 @@ def input_schemas(added: Any, answer: type) -> list[dict[str, Any]]:
     """The JSON schemas of the parameters of an endpoint that ``gr.api`` added; a parameter that may be null has that
     of its values. Type hints can't express the range of a number, nor the ``answer`` of a generator, which is set."""
     from gradio.context import Context
-    from gradio_client.utils import python_type_to_json_schema  # type: ignore[import-untyped]  # no stubs
+    from gradio.events import python_type_to_json_schema  # type: ignore[attr-defined]  # not exported
 
     function: Any = Context.root_block.fns[added["id"]]  # type: ignore[union-attr]  # inside the page
     function.outputs[0]._api_info |= python_type_to_json_schema(answer)

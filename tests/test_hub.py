@@ -253,6 +253,13 @@ def test_a_commit_that_is_gone_a_full_disk_and_no_network(
     with pytest.raises(PairUnavailable, match=r"the hub is switched off here \(HF_HUB_OFFLINE\)") as refused:
         load_pair(pair_of(), CPU)
     assert "pairs --fetch NAME" in refused.value.hint
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://a\x01b")
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", "http://a\x01b/{repo_id}/resolve/{revision}/{filename}"
+    )
+    with pytest.raises(PairUnavailable, match="cannot be fetched: Invalid non-printable") as refused:
+        load_pair(pair_of(), CPU)
 
 
 def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -19,6 +21,7 @@ import httpx
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from test_architecture import ROOT, shipped
 
 from benchmarks.load import wait_for
@@ -149,6 +152,19 @@ def test_requirements_are_what_the_project_declares() -> None:
     for line in listed("requirements.txt") | listed("requirements-dev.txt"):
         operators = {specifier.operator for specifier in Requirement(line).specifier}
         assert operators == {">=", "<"}, line
+
+
+def test_whatever_the_product_imports_is_declared() -> None:
+    """Not left to what other packages happen to install."""
+    files = [path for folder in ("app", "specdiff_core") for path in (ROOT / folder).rglob("*.py")]
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_bytes()))]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    found = {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, "app", "specdiff_core"}
+    declared = {canonicalize_name(Requirement(line).name) for line in listed("requirements.txt")}
+    providers = packages_distributions()
+    missing = {name for name in found if not declared & {canonicalize_name(one) for one in providers.get(name, ())}}
+    assert len(found) > 10 and not missing
 
 
 def test_space_header_fits_the_requirements() -> None:

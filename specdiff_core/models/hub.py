@@ -7,6 +7,7 @@ import contextlib
 import errno
 import re
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -234,12 +235,13 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
 @contextlib.contextmanager
 def _translated(repo: str) -> Iterator[None]:
     """Translate the client's exceptions into PairUnavailable, which says why."""
-    import httpx
     from huggingface_hub import errors
 
+    http: Any = errors.HTTPError  # type: ignore[attr-defined]  # not exported
+    client = sys.modules[http.__module__]  # httpx, or from version 2 httpx2
     try:
         yield
-    except (OSError, ValueError, ImportError, httpx.InvalidURL, errors.HTTPError) as error:  # type: ignore[attr-defined]  # not exported
+    except (OSError, ValueError, ImportError, client.InvalidURL, http) as error:
         what, hint = _reason(repo, error)
         raise PairUnavailable(what, hint=hint) from error
 
@@ -303,7 +305,6 @@ def size(count: int, scale: int | None = None) -> str:
 
 def _reason(repo: str, error: Exception) -> tuple[str, str]:
     """The message and the hint for an exception of the hub's client."""
-    import httpx
     from huggingface_hub import constants, errors, is_offline_mode
 
     page = f"{constants.ENDPOINT}/{repo}"
@@ -319,7 +320,8 @@ def _reason(repo: str, error: Exception) -> tuple[str, str]:
         hint = "Free some space, or set HF_HOME to a larger disk. Complete files are kept."
         return f"The disk is too full for {repo}: {error.strerror or ''}.", hint
     unreachable = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
-    if isinstance(error, unreachable) or not isinstance(error, OSError | ValueError | ImportError | httpx.InvalidURL):
+    no_answer = isinstance(error, errors.HTTPError) and not isinstance(error, OSError)  # type: ignore[attr-defined]
+    if isinstance(error, unreachable) or no_answer:
         where = "switched off here (HF_HUB_OFFLINE)" if is_offline_mode() else "out of reach"
         return f"{repo} is not in the local cache, and the hub is {where}.", FETCH_HINT
     if isinstance(error, OSError):

@@ -61,7 +61,7 @@ class Need:
 
 def find_machine(device: str = "auto", dtype: str = "auto") -> Machine:
     """The machine that ``models/device.py`` would choose, with its free memory."""
-    import psutil  # comes with accelerate
+    import psutil
 
     memory = int(psutil.virtual_memory().available)
     gpus = [] if device == "cpu" else _cuda()
