@@ -11,15 +11,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from specdiff_core.explorations import engines
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, axes, ratio
+from specdiff_core.explorations.tables import CachedTarget, TokenIds, constructed
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Verified
@@ -29,11 +30,8 @@ from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Order, RevealO
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdiff_core.drafters.base import Context, DenoiseState, Draft
     from specdiff_core.engine import Engine
-    from specdiff_core.models.target import Scores
 
-TokenIds = tuple[int, ...]
 BATCH = 50
 """Runs of each rule between two points at which other runs may decode."""
 PVALUE = 1e-6
@@ -50,40 +48,6 @@ SELECTIONS = {"self": "delta", "trie": "delta", "multi_round": "ratio"}
 """Use of K drafts -> the rule that applies: the best is tested as a point mass, the target's own
 draws walk all of them, or p/q tests one after the other."""
 NAMES = (*(rule.value for rule in Rule), *SELECTIONS)
-MISTAKES = {
-    "right": ("Nothing is wrong.", "Every other engine has a bug."),
-    "uniform": (
-        "The same random number draws a draft token and tests it.",
-        "It writes the first symbols of the list too often, whatever the drafter prefers: a small u draws them, and "
-        "a small u passes the test. One released engine did this for weeks.",
-    ),
-    "greedy": (
-        "Drafts are greedy, but tested with p/q.",
-        "It writes the drafter’s favourite symbol too often, because it drafts no other. A greedy token has q = 1, so "
-        "accept it with p.",
-    ),
-    "residual": (
-        "After a rejection it draws from p.",
-        "It leans towards the drafter at the right acceptance rate: what the drafter offers too rarely is not made up "
-        "for. Draw from the residual, norm(max(0, p − q)).",
-    ),
-    "top_k": (
-        "Top-k applies to p only.",
-        "It leans towards the drafter’s more probable symbols and accepts too much: they are drawn after top-k, and "
-        "tested with their smaller q before it.",
-    ),
-    "temperature": (
-        "Its q has another temperature than its draws.",
-        "It leans towards the drafter’s improbable symbols: drafts are drawn at temperature 2, q is that of 1.",
-    ),
-    "bonus": (
-        "The bonus token comes from the wrong row.",
-        "The drafted positions are right, the one after them is not: it has the distribution of the row before, and "
-        "may be a symbol that the target never writes.",
-    ),
-}
-"""Engine of ``decoding/broken.py`` -> its bug, and how it shows."""
-LETTERS = "ABCDEFG"
 
 
 class Losslessness(Exploration, frozen=True, kw_only=True):
@@ -154,7 +118,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         base |= {"selection": rule, "num_drafts": self.num_drafts} if rule in SELECTIONS else {}
         base |= {"top_k": self.top_k} if self.embedded else {}
         if self.game:
-            base |= {"steps": 1, "order": "left_to_right", "top_k": KEPT}
+            base |= {"steps": 1, "order": "left_to_right", "top_k": engines.KEPT}
             rule = "ratio"
         length = self.size + self.gamma + 1  # no window is cut short
         shared = {"drafter": "mdlm", "rule": SELECTIONS.get(rule, rule), "seed": seed, "ignore_eos": True}
@@ -197,13 +161,6 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return self.gamma + 1 if self.game else self.length
 
     @property
-    def hidden(self) -> dict[str, str]:
-        """Letter of the game -> its engine in ``decoding/broken.py``, in an order that depends on the seed."""
-        import numpy as np
-
-        return dict(zip(LETTERS, np.random.default_rng(self.seed).permutation([*MISTAKES]).tolist(), strict=True))
-
-    @property
     def embedded(self) -> bool:
         """Whether the models are the pair's."""
         return self.models.startswith("mdlm")
@@ -220,7 +177,8 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
         self.check()
         target, drafter, prompt = _models(self, engine)
-        bugs = {letter: ENGINES[name] for letter, name in self.hidden.items()} if self.game else {}
+        hidden = engines.hidden(self.seed) if self.game else {}
+        bugs = {letter: ENGINES[name] for letter, name in hidden.items()}
         rules = tuple(bugs or dict.fromkeys(self.rules))
         drafters = {rule: Misreporting(drafter, bugs[rule]) if bugs else drafter for rule in rules}
         exact = exact_distribution(self, target, prompt)
@@ -240,8 +198,8 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             facts = {"joint": joint, "outcomes": len(exact), "runs": done, "threads": 1}
             rows_now = [*rows, *points]
             if bugs:
-                facts |= self._clues(exact, counts, accepted, drafter, target, prompt)
-                facts |= {"hidden": self.hidden, "mistakes": MISTAKES, "found": found(rows_now)}
+                facts |= engines.clues(self.config("ratio", 0), exact, counts, accepted, drafter, target, prompt)
+                facts |= {"hidden": hidden, "mistakes": engines.MISTAKES, "found": found(rows_now)}
             return Answer(rows=rows_now, facts=facts)
 
         def play(rule: str, seed: int) -> TokenIds:
@@ -275,7 +233,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         if self.game:
-            return _game(rows, facts)
+            return engines.report(rows, facts, _distances(rows, hide=True))
         last = [row for row in rows if row["runs"] == facts["runs"]]
         within = [row["rule"] for row in last if row["distance"] <= row["floor_high"]]
         words = [f"{draw.listed(within)} {'stays' if len(within) == 1 else 'stay'} within the noise of exact samples"]
@@ -295,36 +253,6 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             figures=[_distances(rows), _joint(facts.get("joint", []))],
         )
 
-    def _clues(
-        self,
-        exact: Mapping[TokenIds, float],
-        counts: Mapping[str, Counter[TokenIds]],
-        accepted: Mapping[str, int],
-        drafter: TableDrafter,
-        target: CachedTarget,
-        prompt: TokenIds,
-    ) -> dict[str, Any]:
-        """What distinguishes the bugs: the share of every symbol at every position, the drafter's q at the first,
-        and how often its first token is accepted."""
-        from specdiff_core.maths.distributions import to_probs
-
-        config, done = self.config("ratio", 0), next(iter(counts.values())).total()
-        p = to_probs(target.logits(prompt), config.sampling, target.suppress)
-        q = to_probs(drafter.logits(prompt, self.gamma)[0], config.draft_sampling, target.suppress)
-
-        def share(dist: Mapping[TokenIds, float], place: int, symbol: int) -> float:
-            return sum(weight for text, weight in dist.items() if text[place] == symbol)
-
-        places = [
-            {"place": place + 1, "symbol": symbol, "exact": share(exact, place, symbol)}
-            | {"drafter": float(q[symbol]) if not place else None}
-            | {name: share(hits, place, symbol) / done for name, hits in counts.items()}
-            for place in range(self.size)
-            for symbol in range(SYMBOLS)
-        ]
-        alpha = float(p.minimum(q).sum())
-        return {"places": places, "alpha": alpha, "accepted": {name: accepted[name] / done for name in counts}}
-
     def _outside(self, row: dict[str, Any]) -> str:
         """How far a rule's text is from the noise, and whether that shows a bias."""
         if row["p_value"] >= PVALUE:
@@ -343,40 +271,6 @@ def found(rows: list[dict[str, Any]]) -> dict[str, int | None]:
         elif after.get(row["rule"]) is None:
             after[row["rule"]] = row["runs"]
     return after
-
-
-def _game(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-    """The game's figures, in which no engine is named."""
-    if not rows:
-        return Report()
-    caught = sum(runs is not None for runs in facts["found"].values())
-    words = f"After {facts['runs']:,} runs of each engine, the χ² test has found {caught} of the 6 broken ones"
-    return Report(
-        answer=f"{words} (p < 10⁻⁶). Which one is right, and what is wrong with the others?",
-        notes=[
-            f"{facts['outcomes']} outcomes are possible. Position 1 and 2 are drafted; all accepted, position 3 is the "
-            "bonus token. The bugs of these engines were put there on purpose, in the real loop.",
-        ],
-        figures=[_places(facts["places"]), _distances(rows, hide=True)],
-    )
-
-
-def _places(places: list[dict[str, Any]]) -> Figure:
-    """Exact and observed shares of the symbols at each position, an engine per colour."""
-    x = [[f"position {row['place']}" for row in places], [SIGNS[row["symbol"]] for row in places]]
-    names = [name for name in places[0] if name in LETTERS]
-    data = [draw.bars(x, [row["exact"] for row in places], "exact", "@target")]
-    data.append(draw.bars(x, [row["drafter"] for row in places], "drafter’s q", "@draft", "."))
-    for i, (name, look) in enumerate(draw.styles(names).items()):
-        data.append(draw.bars(x, [row[name] for row in places], name, look.colour, draw.HATCHES[i % 5]))
-    return Figure(
-        key="places",
-        title="What each engine writes",
-        hint="share of the runs with a symbol at a position; the drafter’s q of the first",
-        wide=True,
-        data=data,
-        layout=axes("symbols", "share of runs", yaxis=draw.FROM_ZERO, barmode="group", bargap=0.2, showlegend=True),
-    )
 
 
 def exact_distribution(settings: Losslessness, target: CachedTarget, prompt: TokenIds) -> dict[TokenIds, float]:
@@ -486,23 +380,12 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
     )
 
 
-# The models, with the logits of each prefix computed once.
-
-
 def _models(settings: Losslessness, engine: Engine) -> tuple[CachedTarget, Any, TokenIds]:
     """The target, the drafter and the prompt of these settings."""
+    if settings.game:
+        return engines.models(settings.seed)
     if not settings.embedded:
-        if settings.game:
-            tables = lambda text: _logs(_dirichlet(settings.seed, 3, *text, symbols=SYMBOLS, spread=SPREAD))
-            guessed = lambda text, window: _random_drafter(settings.seed, text, window, SYMBOLS, SPREAD)
-            return CachedTarget(tables, SYMBOLS + 1, (SYMBOLS,)), TableDrafter(guessed, SYMBOLS), (0,)
-        coins = settings.models == "coins"
-
-        def table(text: TokenIds) -> Tensor:
-            return _logs([0.5, 0.5, 0.0, 0.0] if coins else _dirichlet(settings.seed, 1, *text))
-
-        guess = _coin_drafter if coins else functools.partial(_random_drafter, settings.seed)
-        return CachedTarget(table, 4, (MASK,)), TableDrafter(guess), (0,)
+        return constructed(settings.seed, coins=settings.models == "coins")
     from specdiff_core.models.device import on_device
 
     prompt = engine.encode(settings.prompt)
@@ -520,115 +403,3 @@ def _models(settings: Losslessness, engine: Engine) -> tuple[CachedTarget, Any, 
     cached: Any = dataclasses.replace(drafter)
     cached.logits = lambda ids, gamma: logits(tuple(ids.tolist()), gamma)
     return CachedTarget(ask, real.vocab_size, real.suppress), cached, prompt
-
-
-class CachedTarget:
-    """A target that computes each text once; the part of
-    :class:`~specdiff_core.models.target.Target` and its session that the loop uses."""
-
-    room = 1 << 20
-
-    def __init__(self, ask: Callable[[TokenIds], Tensor], vocab_size: int, suppress: Sequence[int]) -> None:
-        self.logits = functools.cache(ask)  # [V] of the token after a text
-        self.vocab_size, self.suppress = vocab_size, tuple(suppress)
-        self._text: list[int] = []
-
-    def start(self, layers: Sequence[int] = ()) -> CachedTarget:
-        self._text = []
-        return self
-
-    @property
-    def length(self) -> int:
-        return len(self._text)
-
-    def read(self, ids: Sequence[int]) -> None:
-        self._text += ids
-
-    def score(self, ids: Sequence[int], parents: Sequence[int] | None = None) -> Scores:
-        import torch
-
-        from specdiff_core.models.target import Scores
-
-        before = range(-1, len(ids) - 1) if parents is None else (-1, *(parent + 1 for parent in parents))
-        texts: list[TokenIds] = []  # up to and including each id
-        for token, parent in zip(ids, before, strict=True):
-            texts.append((*(texts[parent] if parent >= 0 else self._text), token))
-        rows = torch.stack([self.logits(text) for text in texts])
-        self._text += ids
-        return Scores(rows, None)
-
-    def rollback(self, scored: int, rows: Sequence[int]) -> None:
-        kept = [self._text[len(self._text) - scored + row] for row in rows]
-        self._text[len(self._text) - scored :] = kept
-
-
-MASK = 3
-"""Mask id of the constructed cases, whose symbols are 0, 1 and 2."""
-SYMBOLS, SIGNS, KEPT, SPREAD = 5, "abcde", 3, 1.5
-"""Of the engines: symbols, whose mask comes after them; top-k; and Dirichlet's α of their distributions."""
-
-
-class TableDrafter:
-    """Denoises with a function from text and window to logits."""
-
-    name, layers, room = "table", (), sys.maxsize
-
-    def __init__(self, guess: Callable[[TokenIds, TokenIds], Tensor], mask_id: int = MASK) -> None:
-        self._guess, self._mask_id = functools.cache(guess), mask_id
-
-    def logits(self, text: TokenIds, gamma: int) -> Tensor:
-        """``[gamma, V]`` of a window of masks behind a text."""
-        return self._guess(text, (self._mask_id,) * gamma)
-
-    def start(self) -> TableDrafter:
-        return self
-
-    def observe(self, ids: Sequence[int], features: Tensor | None) -> None:
-        """No state."""
-
-    def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        from specdiff_core.drafters.denoise import denoise
-
-        text = tuple(context.ids)
-        return (
-            yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=self._mask_id)
-        )
-
-
-def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
-    """Reveals a fair coin in the last slot first, because its confidence elsewhere is lower, then
-    copies it into the others: p/q accepts a first token with probability ½ only, which changes the
-    distribution of the last token, as it is never rejected."""
-    import torch
-
-    last = window[-1]
-    if last == MASK:
-        rows = [_logs([1.0, 1.0, 1.0, 0.0])] * (len(window) - 1) + [_logs([0.5, 0.5, 0.0, 0.0])]
-    else:
-        rows = [_logs([float(symbol == last) for symbol in range(4)])] * len(window)
-    return torch.stack(rows)
-
-
-def _random_drafter(seed: int, text: TokenIds, window: TokenIds, symbols: int = 3, spread: float = 0.8) -> Tensor:
-    """A random drafter that sees the revealed symbols of the window."""
-    import torch
-
-    return torch.stack(
-        [
-            _logs(_dirichlet(seed, 2, slot, *text, 9, *window, symbols=symbols, spread=spread))
-            for slot in range(len(window))
-        ]
-    )
-
-
-def _dirichlet(*key: int, symbols: int = 3, spread: float = 0.8) -> list[float]:
-    """A distribution over the symbols, fixed by the key; the mask has no probability."""
-    import numpy as np
-
-    return [*np.random.default_rng(key).dirichlet([spread] * symbols).tolist(), 0.0]
-
-
-def _logs(weights: Sequence[float]) -> Tensor:
-    import torch
-
-    return torch.tensor([math.log(weight) if weight > 0 else -math.inf for weight in weights])
