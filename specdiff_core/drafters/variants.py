@@ -18,7 +18,8 @@ from specdiff_core.drafters.eagle import EagleDrafter
 from specdiff_core.drafters.masked_diffusion import CachedDenoiser, MaskedDiffusionDrafter
 from specdiff_core.models.bidirectional import Bidirectional
 from specdiff_core.models.eagle import EagleHead
-from specdiff_core.models.network import Attend, Vocabulary
+from specdiff_core.models.network import Attend, Vocabulary, vocabulary
+from specdiff_core.models.target import Target
 
 SHIFT, LAYERS, MASK, ANCHOR = "shift", "feature layers", "mask id", "embedding of the anchor slot"
 POSITIONS, MAP, TEMPLATE, TABLES = "positions", "tokenizer map", "template", "tables"
@@ -50,6 +51,15 @@ class SpecialIds(NamedTuple):
     special: Sequence[int]  # special ids of its tokenizer, masks first
     name: Callable[[int], str]
     words: Vocabulary  # the target's
+
+    @classmethod
+    def of(cls, target: Target, tokenizer: Any) -> SpecialIds:
+        """A pair's ids, as its tokenizer names them."""
+        ids: dict[str, int] = tokenizer.get_vocab()
+        masks = {token for word, token in ids.items() if "mask" in word.lower() and word not in ("mask", "Ġmask")}
+        special = [*sorted(masks & set(tokenizer.all_special_ids)), *tokenizer.all_special_ids]
+        named = lambda token: f"{token} “{tokenizer.decode([token])}”"
+        return cls(target.suppress, special, named, vocabulary(target.model))
 
 
 @singledispatch

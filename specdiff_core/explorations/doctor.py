@@ -12,9 +12,8 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,7 +27,7 @@ from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffEr
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import drafter_names
-from specdiff_core.schema.settings import DecodeConfig, Template
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Sampling, Template
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,22 +36,14 @@ if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
 DRAFTERS = [name for name in drafter_names() if name != "none"]
-PROBE = "Hello"
-"""Templates that give the same ids for it count as one."""
-EVERY = 3
-"""Tokens between two drafts along a text."""
-FIRST = 4
-"""Tokens before the first draft, so that a shift stays inside the text."""
-REPEATS = 3
-"""Repeats of each timed pass."""
-FEWEST = 6
-"""Texts needed for a verdict: fewer agree by chance too often."""
-WEAK = 1.3
-"""Below this τ drafting does not pay even with cheap passes."""
-NOTHING = 0.15
-"""Acceptance of first tokens below which a drafter is misread rather than weak."""
-LOW = 2.0
-"""τ of another engine that counts as low."""
+PROBE = "Hello"  # templates that give the same ids for it count as one
+EVERY = 3  # tokens between two drafts along a text
+FIRST = 4  # tokens before the first draft, so that a shift stays inside the text
+REPEATS = 3  # of each timed pass
+FEWEST = 6  # texts needed for a verdict: fewer agree by chance too often
+WEAK = 1.3  # below this τ drafting does not pay even with cheap passes
+NOTHING = 0.15  # acceptance of first tokens below which a drafter is misread rather than weak
+LOW = 2.0  # τ of another engine that counts as low
 TARGET, TABLES, TEXT, HEAT, COST = "target", "tables", "text", "temperature", "cost of a round"
 CONFIRM = {
     "shift": "race it with that shift (--shift for a denoiser; for a block drafter, see whether its first slot is the "
@@ -115,115 +106,11 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
     ] = ""
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
-        from specdiff_core.drafters.variants import TEMPLATE, Variant, variants
-        from specdiff_core.measure.passes import PassTimes
-
         if self.counts.strip():
             answered = _of_counts(reported.read(self.counts))
             yield Step(1, 1, "done", lambda: answered)
-            return
-        drafter, spec = engine.drafter(self.drafter), engine.pair.spec.drafter(self.drafter)
-        if spec.drafting == "nothing":
-            raise ConfigError("Vanilla decoding has no drafter.", field="drafter", hint="Choose another drafter.")
-        prompts, skipped = self.prompts(engine)
-        changes, why = variants(drafter, engine.target.model.config.num_hidden_layers, _words(engine))
-        ways = _ways(engine, self.base)
-        if len(ways) == 1:
-            why[TEMPLATE] = "the tokenizer has no chat template"
-        declared = Variant("", "", "as declared", drafter)
-        layers = sorted({layer for one in (declared, *changes) for layer in one.drafter.layers})
-        window = getattr(drafter, "window", self.gamma + 1) - 1  # a shift needs one more
-        gamma = max(1, min(spec.clamp_gamma(self.gamma), window))
-        texts: dict[str, dict[str, _Text]] = {}
-        trials = list[_Trial]()
-        kinds = {one.id: "your prompts" if one.flavour == "yours" else one.flavour for one in prompts}
-        ours = [replace(one, id=f"our {one.id}") for one in own_prompts(2) if self.texts.strip()]
-        kinds |= {one.id: "this project’s prompts" for one in ours}
-        settings = [dataclasses.replace(self.base, drafter=self.drafter, gamma=gamma)]
-        settings += [dataclasses.replace(settings[0], temperature=0.0)] if self.temperature else []
-        more = 2 * bool(self.trained_for) + len(settings) * bool(self.temperature)
-        done = itertools.count(1)
-        total = len(prompts) * (2 * len(ways) + len(changes) + more) + 2 * len(ours) + REPEATS
-        facts: dict[str, Any] = {"skipped": skipped, "not_changed": why, "gamma": gamma}
-
-        def answer() -> Answer:
-            return Answer(rows=_rows(trials, gamma), facts=facts)
-
-        def written(way: str, by: Engine = engine, these: Sequence[Prompt] = prompts) -> Iterator[Step]:
-            texts[way] = {}
-            for prompt in these:
-                if stopped():
-                    return
-                with contextlib.suppress(ContextOverflow):  # a longer template: its row has the texts that fit
-                    ids = ways.get(way, ways[""])(prompt.prompt)
-                    text = _write(by, ids, self.tokens, layers, stopped)
-                    if not stopped():
-                        texts[way][prompt.id] = text
-                yield Step(next(done), total, f"the target writes: {prompt.id}", answer)
-
-        def tried(change: Variant, way: str = "") -> Iterator[Step]:
-            trials.append(_Trial(change))
-            for prompt, text in texts[way].items():
-                if stopped():
-                    return
-                trials[-1].run(prompt, text, gamma)
-                yield Step(next(done), total, f"{change.declaration} {change.change}".strip(), answer)
-
-        yield from written("")
-        for change in (declared, *changes):
-            yield from tried(change)
-        elsewhere = _Trial(declared)  # on other text
-        yield from written(TEXT, these=ours)
-        for name, text in texts[TEXT].items():
-            if stopped():
-                return
-            elsewhere.run(name, text, gamma)
-            yield Step(next(done), total, f"drafts along {name}", answer)
-        for way in list(ways)[1:]:
-            yield from written(way)
-            yield from tried(Variant(TEMPLATE, "the pair’s template", way, drafter), way)
-        if self.trained_for and not stopped():
-            other = self._elsewhere(engine)
-            yield from written(TARGET, other)
-            here, there = (one.pair.source_name("target") for one in (engine, other))
-            yield from tried(Variant(TARGET, here, there, other.drafter(self.drafter)), TARGET)
-            facts["agreement"] = _agreement(other, [*texts[""].values()])
-        if self.temperature:
-            runs = list[list[tuple[int, int]]]()
-            for config in settings:
-                runs.append([])
-                for prompt in prompts:
-                    if stopped():
-                        return
-                    total_of = fold(engine.decode(prompt.prompt, config, detail=False, stop=StopFlag(stopped)))
-                    runs[-1].append((total_of.committed, total_of.rounds))
-                    yield Step(next(done), total, f"at temperature {config.temperature:g}: {prompt.id}", answer)
-            facts["runs"] = _compared(*runs)
-        timed = PassTimes(engine, self.drafter, [gamma])
-        for _ in timed.rounds(prompts[0].prompt, REPEATS, StopFlag(stopped), engine.threads):
-            yield Step(next(done), total, "bare passes", answer)
-        if not stopped():
-            costs = timed.costs
-            one = costs.target[1]
-            facts["cost"] = {
-                "verify": costs.target.get(gamma + 1, one) / one,
-                "draft": costs.draft.get(gamma, 0.0) / one,
-            }
-            facts["kinds"] = _kinds(trials[0].correct | elsewhere.correct, kinds)
-            facts |= _verdict(self.drafter, _rows(trials, gamma), facts, self.temperature)
-            yield Step(total, total, "done", answer)
-
-    def _elsewhere(self, engine: Engine) -> Engine:
-        """The drafter on the target that it was trained for."""
-        from specdiff_core.engine import Engine
-        from specdiff_core.loading import load_pair
-        from specdiff_core.models.own_pairs import parse
-
-        own = parse({"target": self.trained_for})
-        spec = dataclasses.replace(engine.pair.spec, target=own.target, revision=own.target_revision, published=None)
-        other = Engine(load_pair(spec, engine.pair.placement, drafters=[self.drafter, "none"]))
-        other.drafter(self.drafter)  # reports that it doesn't fit
-        return other
+        else:
+            yield from _Examination(self, engine, stopped).steps()
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         answer, *notes = facts.get("findings", [""])
@@ -232,8 +119,7 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
         return Report(answer=answer, notes=notes, figures=[_changes(rows), _positions(rows)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
+class _Text(NamedTuple):
     """A text of the target."""
 
     ids: list[int]
@@ -241,12 +127,12 @@ class _Text:
     features: dict[int, Tensor]  # layer -> [n, W], for all tokens but the last
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Trial:
     """A variant, and how many tokens of its drafts were correct."""
 
     change: Variant
-    correct: dict[str, list[int]] = field(default_factory=dict)  # text -> tokens of each draft
+    correct: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # text -> tokens of each draft
     failed: str = ""
 
     def run(self, prompt: str, text: _Text, gamma: int) -> None:
@@ -256,6 +142,143 @@ class _Trial:
                 self.correct[prompt] = correct
         except SpecDiffError as error:  # it cannot draft with this change
             self.failed = error.message
+
+
+class _Examination:
+    """The checks of a drafter, and their results so far."""
+
+    def __init__(self, settings: Doctor, engine: Engine, stopped: ShouldStop) -> None:
+        from specdiff_core.drafters.variants import TEMPLATE, SpecialIds, Variant, variants
+
+        self.settings, self.engine, self.stopped, self.name = settings, engine, stopped, settings.drafter
+        drafter, spec = engine.drafter(self.name), engine.pair.spec.drafter(self.name)
+        if spec.drafting == "nothing":
+            raise ConfigError("Vanilla decoding has no drafter.", field="drafter", hint="Choose another drafter.")
+        self.prompts, skipped = settings.prompts(engine)
+        layers, ids = engine.target.model.config.num_hidden_layers, SpecialIds.of(engine.target, engine.pair.tokenizer)
+        self.changes, why = variants(drafter, layers, ids)
+        self.ways = _ways(engine, settings.base)
+        if len(self.ways) == 1:
+            why[TEMPLATE] = "the tokenizer has no chat template"
+        self.declared = Variant("", "", "as declared", drafter)
+        self.layers = sorted({layer for one in (self.declared, *self.changes) for layer in one.drafter.layers})
+        window = getattr(drafter, "window", settings.gamma + 1) - 1  # a shift needs one more
+        self.gamma = max(1, min(spec.clamp_gamma(settings.gamma), window))
+        self.texts: dict[str, dict[str, _Text]] = {}
+        self.trials, self.elsewhere = list[_Trial](), _Trial(self.declared)  # on other text
+        self.ours = [replace(one, id=f"our {one.id}") for one in own_prompts(2) if settings.texts.strip()]
+        more = 2 * bool(settings.trained_for) + 2 * bool(settings.temperature)
+        self.total = len(self.prompts) * (2 * len(self.ways) + len(self.changes) + more) + 2 * len(self.ours) + REPEATS
+        self.done = itertools.count(1)
+        self.facts: dict[str, Any] = {"skipped": skipped, "not_changed": why, "gamma": self.gamma}
+
+    def steps(self) -> Iterator[Step]:
+        """Every check, and then the verdict."""
+        checks = (self.declarations, self.other_texts, self.templates, self.other_target, self.temperatures, self.cost)
+        for check in checks:
+            yield from check()
+        if not self.stopped():
+            kinds = {one.id: "your prompts" if one.flavour == "yours" else one.flavour for one in self.prompts}
+            kinds |= {one.id: "this project’s prompts" for one in self.ours}
+            self.facts["kinds"] = _kinds(self.trials[0].correct | self.elsewhere.correct, kinds)
+            self.facts |= _verdict(self.name, self.answer().rows, self.facts, self.settings.temperature)
+            yield Step(self.total, self.total, "done", self.answer)
+
+    def declarations(self) -> Iterator[Step]:
+        """Draft as declared, and with one declaration changed at a time."""
+        yield from self.written("", self.engine, self.prompts)
+        for change in (self.declared, *self.changes):
+            yield from self.tried(change)
+
+    def other_texts(self) -> Iterator[Step]:
+        """Draft on this project's prompts, where the others are the visitor's."""
+        yield from self.written(TEXT, self.engine, self.ours)
+        for name, text in self.texts[TEXT].items():
+            if self.stopped():
+                return
+            self.elsewhere.run(name, text, self.gamma)
+            yield self.step(f"drafts along {name}")
+
+    def templates(self) -> Iterator[Step]:
+        """Draft along texts that follow another template."""
+        from specdiff_core.drafters.variants import TEMPLATE, Variant
+
+        for way in list(self.ways)[1:]:
+            yield from self.written(way, self.engine, self.prompts)
+            yield from self.tried(Variant(TEMPLATE, "the pair’s template", way, self.declared.drafter), way)
+
+    def other_target(self) -> Iterator[Step]:
+        """Draft on the target that the drafter was trained for, if it is another."""
+        from specdiff_core.drafters.variants import Variant
+        from specdiff_core.engine import Engine
+        from specdiff_core.loading import load_pair
+        from specdiff_core.models.own_pairs import parse
+
+        if not self.settings.trained_for or self.stopped():
+            return
+        own, pair = parse({"target": self.settings.trained_for}), self.engine.pair
+        spec = dataclasses.replace(pair.spec, target=own.target, revision=own.target_revision, published=None)
+        other = Engine(load_pair(spec, pair.placement, drafters=[self.name, "none"]))
+        drafter = other.drafter(self.name)  # reports that it doesn't fit
+        yield from self.written(TARGET, other, self.prompts)
+        here, there = (one.source_name("target") for one in (pair, other.pair))
+        yield from self.tried(Variant(TARGET, here, there, drafter), TARGET)
+        self.facts["agreement"] = _agreement(other, [*self.texts[""].values()])
+
+    def temperatures(self) -> Iterator[Step]:
+        """Decode at the temperature and at 0, if they differ."""
+        if not self.settings.temperature:
+            return
+        warm = dataclasses.replace(self.settings.base, drafter=self.name, gamma=self.gamma)
+        runs: list[list[tuple[int, int]]] = [[], []]
+        for config, measured in zip((warm, dataclasses.replace(warm, temperature=0.0)), runs, strict=True):
+            for prompt in self.prompts:
+                if self.stopped():
+                    return
+                run = fold(self.engine.decode(prompt.prompt, config, detail=False, stop=StopFlag(self.stopped)))
+                measured.append((run.committed, run.rounds))
+                yield self.step(f"at temperature {config.temperature:g}: {prompt.id}")
+        self.facts["runs"] = _compared(*runs)
+
+    def cost(self) -> Iterator[Step]:
+        """Time bare passes: of the target over a window, and of the drafter."""
+        from specdiff_core.measure.passes import PassTimes
+
+        timed = PassTimes(self.engine, self.name, [self.gamma])
+        for _ in timed.rounds(self.prompts[0].prompt, REPEATS, StopFlag(self.stopped), self.engine.threads):
+            yield self.step("bare passes")
+        if not self.stopped():
+            costs, one = timed.costs, timed.costs.target[1]
+            verify, draft = costs.target.get(self.gamma + 1, one), costs.draft.get(self.gamma, 0.0)
+            self.facts["cost"] = {"verify": verify / one, "draft": draft / one}
+
+    def step(self, doing: str) -> Step:
+        return Step(next(self.done), self.total, doing, self.answer)
+
+    def answer(self) -> Answer:
+        return Answer(rows=_rows(self.trials, self.gamma), facts=self.facts)
+
+    def written(self, way: str, by: Engine, prompts: Sequence[Prompt]) -> Iterator[Step]:
+        """Let a target write a text after each prompt."""
+        self.texts[way] = {}
+        for prompt in prompts:
+            if self.stopped():
+                return
+            with contextlib.suppress(ContextOverflow):  # a longer template: its row has the texts that fit
+                ids = self.ways.get(way, self.ways[""])(prompt.prompt)
+                text = _write(by, ids, self.settings.tokens, self.layers, self.stopped)
+                if not self.stopped():
+                    self.texts[way][prompt.id] = text
+            yield self.step(f"the target writes: {prompt.id}")
+
+    def tried(self, change: Variant, way: str = "") -> Iterator[Step]:
+        """Draft along the texts of a way, with a change."""
+        self.trials.append(_Trial(change))
+        for prompt, text in self.texts[way].items():
+            if self.stopped():
+                return
+            self.trials[-1].run(prompt, text, self.gamma)
+            yield self.step(f"{change.declaration} {change.change}".strip())
 
 
 def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
@@ -291,8 +314,7 @@ def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
         if number:
             row |= {"ratio": float(tau[0] / before[0]), "low": None, "high": None}
             if len(common) >= FEWEST:
-                interval = sampled.interval(tau / before, level=level)
-                row["low"], row["high"] = interval.low, interval.high
+                row |= _interval(sampled.interval(tau / before, level=level))
     return rows
 
 
@@ -341,13 +363,12 @@ def _verdict(
     better = [row for row in changed if (row.get("low") or 0) > 1]
     if better:
         best = max(better, key=lambda row: row["tau"])
-        cause, gain = best["declaration"], f"{best['ratio']:.2f}×, interval {best['low']:.2f} to {best['high']:.2f}"
+        cause, gain = best["declaration"], _range(best)
         if cause == TARGET:
-            agreed = f"the two choose the same token at {draw.percent(facts['agreement'])} of the positions"
             finding = (
                 f"This target costs it tokens: τ is {tau:.2f} here, {best['tau']:.2f} on {best['change']} ({gain}); "
+                f"the two choose the same token at {draw.percent(facts['agreement'])} of the positions."
             )
-            finding += f"{agreed}."
         else:
             finding = (
                 f"The {cause} look{'' if cause.endswith('s') else 's'} wrongly declared: with {best['change']} instead "
@@ -459,14 +480,12 @@ def _positions(rows: Sequence[dict[str, Any]]) -> Figure:
         (Style(colour, "circle", dash, f"{row['declaration']}: {row['change']}".removeprefix(": ")), row["alpha_at"])
         for row, (colour, dash) in zip(drawn, looks, strict=False)
     ]
-    hint = "of the drafts that reach it"
-    return draw.by_position(curves, hint=hint, empty="Lines appear with the first drafts.")
+    return draw.by_position(curves, hint="of the drafts that reach it", empty="Lines appear with the first drafts.")
 
 
 def _agreement(other: Engine, texts: Iterable[_Text]) -> float:
     """The share of the tokens of ``texts`` that this engine's target chooses, too."""
     from specdiff_core.maths.distributions import to_probs
-    from specdiff_core.schema.settings import Sampling
 
     agreed = total = 0
     for text in texts:
@@ -477,23 +496,6 @@ def _agreement(other: Engine, texts: Iterable[_Text]) -> float:
         agreed += sum(ours == theirs for ours, theirs in zip(chosen, text.ids[text.prompt :], strict=True))
         total += len(chosen)
     return agreed / max(total, 1)
-
-
-def _words(engine: Engine) -> Any:
-    """The pair's ids, as its tokenizer names them."""
-    from specdiff_core.drafters.variants import SpecialIds
-    from specdiff_core.models.network import vocabulary as tables_of
-
-    tokenizer: Any = engine.pair.tokenizer
-    vocabulary: dict[str, int] = tokenizer.get_vocab()
-    masks = [token for word, token in vocabulary.items() if "mask" in word.lower() and word not in ("mask", "Ġmask")]
-    special = [*sorted(set(masks) & set(tokenizer.all_special_ids)), *tokenizer.all_special_ids]
-    return SpecialIds(
-        engine.target.suppress,
-        special,
-        lambda token: f"{token} “{tokenizer.decode([token])}”",
-        tables_of(engine.target.model),
-    )
 
 
 def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Sequence[int]]]:
@@ -520,7 +522,6 @@ def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int
     import torch
 
     from specdiff_core.maths.distributions import to_probs
-    from specdiff_core.schema.settings import Sampling
 
     run, text, features = engine.target.start(layers), list(ids), []
     features.append(run.read(text[:-1]))
@@ -541,7 +542,6 @@ def _correct(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
 
     from specdiff_core.drafters.base import Context, run_to_end
     from specdiff_core.maths.randomness import Streams
-    from specdiff_core.schema.settings import RevealOrder, Sampling
 
     session, layers, observed = change.drafter.start(), change.drafter.layers, 0
     streams, order = Streams(0, shared=False), RevealOrder.LEFT_TO_RIGHT
