@@ -99,6 +99,27 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specdiff_core.measure.runner.weights_digest", lambda pair: "weights")
 
 
+@pytest.fixture(scope="module")
+def engine() -> Any:
+    """The embedded pair with the drafters of the explorations."""
+    import specdiff_core as lab
+
+    return lab.load(drafters=["mdlm", "mdlm_streak", "block", "none", "prompt_lookup"])
+
+
+@pytest.fixture
+def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No warm-ups, and no probe of the threads: they are tested with the engine."""
+    from specdiff_core.engine import Engine
+    from specdiff_core.explorations import window_map
+    from specdiff_core.measure.passes import PassTimes
+
+    monkeypatch.setattr(Engine, "warm_up", lambda self, config, *_, **more: self.drafter(config.drafter))
+    monkeypatch.setattr("specdiff_core.engine.quickest_threads", lambda *_: 1)
+    monkeypatch.setattr(window_map, "REPEATS", 1)
+    monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the scripted page writes."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from exploring import explore
 from gguf import GGMLQuantizationType as Kind
 from gguf_files import convert
 from safetensors.torch import load_file, save_file
-from test_explore import explore
 from test_loading import save_tokenizer
 from test_released import IDS, save
 from torch import Tensor

@@ -1,0 +1,30 @@
+"""What the tests of explorations share: small settings, and a run of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from test_js import differences
+
+from specdiff_core.explorations.base import Exploration, ExplorationRun
+from specdiff_core.schema.fields import parse
+
+SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 8}
+HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 8, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
+MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
+TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 16}
+
+
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def explore(kind: type[Exploration], engine: Any, **values: Any) -> Any:
+    return ExplorationRun(parse(kind, values), engine).advance()
+
+
+def changed(ours: Any, theirs: Any) -> list[str]:
+    """Where two values differ by more than the six digits of a file explain."""
+    return [*differences(*(msgspec.json.decode(msgspec.json.encode(one)) for one in (ours, theirs)), close=1e-3)]
