@@ -28,8 +28,10 @@ export function rate(value) {
 
 export const times = (value) => value === null ? dash : `${value.toFixed(2)}×`;
 /** A speed-up with its direction. */
+/** -1, 0 or 1: slower, as fast or faster, as its two digits say. @param {number} value */
+export const gain = (value) => Math.sign(Math.round(100 * value) - 100);
 export const speedWords = (value) =>
-  value < 1 ? `slower: ${times(value)}` : `faster: ${times(value)}`;
+  [`slower: ${times(value)}`, 'as fast as vanilla', `faster: ${times(value)}`][gain(value) + 1];
 export const percent = (value, digits = 1) =>
   value === null ? dash : `${(100 * value).toFixed(digits)} %`;
 export const ratio = (value, digits = 2) =>

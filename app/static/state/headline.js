@@ -12,7 +12,7 @@ import {
   tau,
 } from './metrics.js';
 import { complete } from './race.js';
-import { dash, percent, plural, quotedWords, rate, ratio, seconds, times } from './format.js';
+import { dash, gain, percent, plural, quotedWords, rate, ratio, seconds, times } from './format.js';
 import { isServed } from './lane.js';
 /** @import { Lane } from './lane.js' */
 /** @import { State } from './progress.js' */
@@ -93,7 +93,9 @@ export function outcome({ drafted, vanilla }, clocks, race, baseline, source, ab
   }
   if (final === null || !vanilla || !over) {
     const soFar = speedUpSoFar(clocks.drafted, clocks.vanilla);
-    if (soFar !== null) return [times(soFar), 'vanilla’s tokens per second, so far', soFar < 1];
+    if (soFar !== null) {
+      return [times(soFar), 'vanilla’s tokens per second, so far', gain(soFar) < 0];
+    }
     return [
       dash,
       source === 'stopped' && over
@@ -114,7 +116,7 @@ export function outcome({ drafted, vanilla }, clocks, race, baseline, source, ab
     : drafted.texts.length === vanilla.texts.length
     ? `vanilla’s speed, ${how}: ${clock}`
     : `vanilla’s tokens per second, ${how}: ${paces}`;
-  return [times(final), words, final < 1];
+  return [times(final), words, gain(final) < 0];
 }
 
 /** The counts shown if the clock was disturbed: all passes, and whether the lane was slower.

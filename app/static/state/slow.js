@@ -1,6 +1,6 @@
 // Why a drafted lane is slower than vanilla, or barely faster, from its costs. Pure.
 
-import { milliseconds, percent, plural, ratio } from './format.js';
+import { gain, milliseconds, percent, plural, ratio } from './format.js';
 import { isServed } from './lane.js';
 import { stateAt } from './progress.js';
 import { pace, passesOf, speedUp } from './metrics.js';
@@ -81,5 +81,6 @@ export function whySlow(drafted, vanilla) {
     ],
   ];
   const [[, words, round]] = costs.sort(([a], [b]) => b - a);
-  return { question: speed < 1 ? 'Why slower?' : 'Why barely faster?', words, round };
+  const question = ['Why slower?', 'Why not faster?', 'Why barely faster?'][gain(speed) + 1];
+  return { question, words, round };
 }
