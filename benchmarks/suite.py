@@ -29,7 +29,7 @@ SMOLLM2 = "--pair smollm2 --prompts benchmarks/prompts/valid40.jsonl --max-new-t
 SWEEP = "specdiff_core bench sweep {machine} --repeats 1 --json {file}"
 COMMANDS = {
     "smollm2-greedy.json": f"{SWEEP} {SMOLLM2} --settings {{smollm2}}",
-    "smollm2-sampled.json": f"{SWEEP} {SMOLLM2} --first 4 --temperature 1 --settings {{smollm2}}",
+    "smollm2-sampled.json": f"{SWEEP} {SMOLLM2} --temperature 1 --settings {{smollm2}}",
     "embedded-greedy.json": f"{SWEEP} --ignore-eos --settings {{embedded}}",
     "embedded-sampled.json": f"{SWEEP} --ignore-eos --temperature 1 --settings {{embedded}}",
     "smollm2-drafts.json": f"{SWEEP} {SMOLLM2} --first 2 --temperature 1 --settings {{drafts}}",
