@@ -1,5 +1,6 @@
-"""Every patch of Gradio's insides (6.31), with what it works around. Each has a test
+"""Every patch of Gradio's Python (6.31), with what it works around. Each has a test
 (tests/test_gradio_patches.py) that fails when Gradio no longer needs it or has changed under it.
+``first_load.py`` and ``unfurl.py`` rewrite its page.
 
 The page's scripts depend on what Gradio draws, without changing it; the browser tests fail where
 that changes: ``static/page.js`` finds tabs by their ids, and ``static/style.css`` names Gradio's own classes.

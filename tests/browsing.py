@@ -211,10 +211,10 @@ def run(page: Any, tab: str, prompt: str) -> None:
 def stand(page: Any, kind: str, which: int = 0, tab: str = "live") -> None:
     """Put the playhead on the n-th stop of a kind of event of the selected lane."""
     page.evaluate(
-        f"([kind, which]) => {{ const app = {app(tab)}; const stops = app.shown.player.stops;"
+        f"([kind, which]) => {{ const app = {app(tab)}; const stops = app.shown.playhead.stops;"
         " const found = stops.map((s, i) => [s, i]).filter(([s]) => s.lane === app.shown.selected"
         " && app.shown.lanes[s.lane].events[s.n - 1].kind === kind);"
-        " app.playback.act(() => app.shown.player.goToStop(found[which][1])); }",
+        " app.playback.act(() => app.shown.playhead.goToStop(found[which][1])); }",
         [kind, which],
     )
     page.wait_for_function(ready(tab))
@@ -222,7 +222,7 @@ def stand(page: Any, kind: str, which: int = 0, tab: str = "live") -> None:
 
 def playhead(page: Any, tab: str = "live") -> dict[str, Any]:
     return page.evaluate(
-        f"(({{t, stop, playing, slow, duration}}) => ({{t, stop, playing, slow, duration}}))({app(tab)}.shown.player)"
+        f"(({{t, stop, playing, slow, duration}}) => ({{t, stop, playing, slow, duration}}))({app(tab)}.shown.playhead)"
     )
 
 

@@ -262,15 +262,15 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         page.wait_for_function(f"{GOING} && {LIVE}.shown.stage.states.vanilla?.tokens.length > 12")
         assert player.locator(".sd-rd").count() > 1 and player.locator(".sd-steps .sd-row").count() > 0
         assert "×" in player.locator(".sd-speed").text_content(), "the speed-up so far"
-        page.wait_for_function(f"{LIVE}.shown.player.atEdge")
+        page.wait_for_function(f"{LIVE}.shown.playhead.atEdge")
         player.locator(".sd-lane-text").last.locator(".sd-t").nth(3).click()
         page.wait_for_selector("#live-player .sd-inspector:visible")
         player.locator(".sd-prev").click()
-        before = page.evaluate(f"{LIVE}.shown.player.t")
-        page.wait_for_function(f"(t) => {GOING} && {LIVE}.shown.player.duration > t + 0.05", arg=before)
-        assert page.evaluate(f"{LIVE}.shown.player.t") == before, "who looks back is left alone"
+        before = page.evaluate(f"{LIVE}.shown.playhead.t")
+        page.wait_for_function(f"(t) => {GOING} && {LIVE}.shown.playhead.duration > t + 0.05", arg=before)
+        assert page.evaluate(f"{LIVE}.shown.playhead.t") == before, "who looks back is left alone"
         player.locator("[name=sd-live]").click()
-        page.wait_for_function(f"{LIVE}.shown.player.atEdge")
+        page.wait_for_function(f"{LIVE}.shown.playhead.atEdge")
         page.click("#live-controls .sd-stop")
         page.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
@@ -309,7 +309,7 @@ def test_a_reload_and_a_slow_connection_lose_nothing(browser: Any, address: str)
         network.detach()
 
 
-def test_a_recording_and_a_method_card_bring_their_settings(browser: Any, address: str) -> None:
+def test_a_recording_brings_its_settings(browser: Any, address: str) -> None:
     with visit(browser, address) as page:
         options = page.locator("#live-stage .sd-more option").all_text_contents()
         assert options[:3] == ["Examples…", "Dialogue: Four denoising steps", "Story: Four denoising steps"]
@@ -357,7 +357,7 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         page.wait_for_function("document.activeElement.getAttribute('aria-selected') === 'true'")
         page.wait_for_selector("#race-player .sd-say:has-text('drafts nothing')")
         page.keyboard.press("ArrowLeft")
-        assert page.evaluate(f"{RACE}.shown.player.stop") >= 0, "arrows step, also from a row"
+        assert page.evaluate(f"{RACE}.shown.playhead.stop") >= 0, "arrows step, also from a row"
         page.click("#race-player .sd-lanes > header .sd-link")
         assert page.locator("#race-player .sd-lane-text:visible").count() == 6
         page.locator("#race-player [data-area=tokens]").scroll_into_view_if_needed()
@@ -530,14 +530,14 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         " return get(...words); };"
     )
     with visit(browser, link, motion=True, before=late) as page:
-        page.wait_for_function(f"{app('live')}.shown.player.stop >= 0 && {ready('live')}")
+        page.wait_for_function(f"{app('live')}.shown.playhead.stop >= 0 && {ready('live')}")
         assert not playhead(page)["playing"]
         assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
         assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
     another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
     with visit(browser, address + another, motion=True, before=late) as page:
         page.wait_for_function(
-            f"{app('live')}.shown.player.stop >= 0 && {app('live')}.shown.file === {files[1]!r} && {ready('live')}"
+            f"{app('live')}.shown.playhead.stop >= 0 && {app('live')}.shown.file === {files[1]!r} && {ready('live')}"
         )
         page.wait_for_function(f"{app('live')}.state.formSettings && {ready('live')}")  # as it opened
         assert page.evaluate(f"{app('live')}.shown.file") == files[1] and playhead(page)["stop"] >= 0

@@ -17,7 +17,7 @@ from tests.browsing import CARD, MARKS, POINTED, app, overflows, playhead, ready
 
 pytestmark = MARKS
 OWN = RECORDINGS / next(one.watch.trace for one in WORKSHOP if one.watch.trace)
-VIEW = f"{app('live')}.shown.stage.scene({app('live')}.shown.player, {app('live')}.shown.selected).view"
+VIEW = f"{app('live')}.shown.stage.scene({app('live')}.shown.playhead, {app('live')}.shown.selected).view"
 DRAWN = "[...document.querySelectorAll('#live .sd-plot')].some((place) => place.querySelector('.main-svg'))"
 NOTHING_PERMITTED = """
 window.specdiffNew = true;
@@ -48,9 +48,9 @@ def choose_file(page: Any, name: str, content: bytes) -> None:
 @pytest.mark.parametrize("kind", ["file", pytest.param("folder", marks=pytest.mark.slow)])
 def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict[str, str], kind: str) -> None:
     with visit(browser, exported[kind], motion=True) as page:
-        page.wait_for_function(f"{app('live')}.shown.player.t > 0")
-        page.evaluate(f"{app('live')}.shown.player.slow = 1")
-        page.wait_for_function(f"!{app('live')}.shown.player.playing")
+        page.wait_for_function(f"{app('live')}.shown.playhead.t > 0")
+        page.evaluate(f"{app('live')}.shown.playhead.slow = 1")
+        page.wait_for_function(f"!{app('live')}.shown.playhead.playing")
         found = playhead(page)
         assert found["t"] == found["duration"] > 0
         page.locator("#live .sd-plot").first.scroll_into_view_if_needed()
@@ -61,7 +61,7 @@ def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict
         saved = Path(download.value.path()).read_bytes()
         assert saved.startswith(b"\x1f\x8b")
         choose_file(page, "mine.jsonl.gz", saved)
-        page.wait_for_function(f"{app('live')}.shown.source === 'file' && {app('live')}.shown.player.t > 0")
+        page.wait_for_function(f"{app('live')}.shown.source === 'file' && {app('live')}.shown.playhead.t > 0")
 
 
 def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str]) -> None:
@@ -196,7 +196,7 @@ def test_a_trace_of_any_name_and_a_lesson(browser: Any, tmp_path: Path) -> None:
     own.write_bytes(OWN.read_bytes())
     page, _ = export.write(tmp_path / "out", export.choose([own], ["accept"]))
     with visit(browser, page.as_uri()) as shown:
-        assert shown.evaluate(f"{app('live')}.shown.player.duration") > 0
+        assert shown.evaluate(f"{app('live')}.shown.playhead.duration") > 0
         shown.click("#tab-race")
         assert export.EMPTY["race"] in shown.inner_text("#race")
         shown.click("#tab-learn")

@@ -255,9 +255,9 @@ def test_the_link_for_a_room_has_its_settings_and_a_code(browser: Any, address: 
         assert room.locator("dialog[open]").count() == 1
         room.keyboard.press("Escape")
         room.keyboard.press(" ")
-        room.wait_for_function(f"{app('live')}.shown.player.playing")
+        room.wait_for_function(f"{app('live')}.shown.playhead.playing")
         room.keyboard.press(" ")
-        room.wait_for_function(f"!{app('live')}.shown.player.playing")
+        room.wait_for_function(f"!{app('live')}.shown.playhead.playing")
         room.keyboard.press("Escape")
         room.unroute("**/qr?*")
 

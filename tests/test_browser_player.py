@@ -83,12 +83,12 @@ def test_on_a_phone_the_controls_follow_the_number(page: Any) -> None:
 def test_the_window_is_never_blank_and_shows_every_step(page: Any) -> None:
     """From the first round on there is always one: between two rounds, in a round without a draft,
     and at the end. What stands below it never moves."""
-    stops = page.evaluate(f"{LIVE}.shown.player.stops.filter((stop) => stop.lane === 'drafted').length")
+    stops = page.evaluate(f"{LIVE}.shown.playhead.stops.filter((stop) => stop.lane === 'drafted').length")
     seen = page.evaluate(f"""() => {{
         const app = {LIVE}, empty = [], below = new Set();
-        const first = app.shown.player.stops.findIndex((stop) => stop.lane === 'drafted');
-        for (let i = first; i < app.shown.player.stops.length; i += 1) {{
-            app.shown.player.goToStop(i); app.draw();
+        const first = app.shown.playhead.stops.findIndex((stop) => stop.lane === 'drafted');
+        for (let i = first; i < app.shown.playhead.stops.length; i += 1) {{
+            app.shown.playhead.goToStop(i); app.draw();
             if (!document.querySelector('#live-player .sd-steps .sd-row')) empty.push(i);
             below.add(document.querySelector('#live-player [data-area=tokens]').getBoundingClientRect().top);
         }}
@@ -110,7 +110,7 @@ def test_playback(page: Any) -> None:
     placed = "all => all.map((one) => JSON.stringify(one.getBoundingClientRect()))"
     page.emulate_media(reduced_motion="no-preference")
     page.evaluate(OPEN)
-    page.wait_for_function(f"{LIVE}.shown.player.t > 0")
+    page.wait_for_function(f"{LIVE}.shown.playhead.t > 0")
     page.locator("body").press(" ")
     assert not playhead(page)["playing"]
     calls: list[str] = []
@@ -119,7 +119,7 @@ def test_playback(page: Any) -> None:
         calls.append(request.url)
 
     page.on("request", called)
-    page.evaluate(f"{LIVE}.playback.act(() => {LIVE}.shown.player.goToStop(2))")
+    page.evaluate(f"{LIVE}.playback.act(() => {LIVE}.shown.playhead.goToStop(2))")
     for key, stop in (("ArrowRight", 3), ("Shift+ArrowRight", 13), ("ArrowLeft", 12)):
         page.locator("body").press(key)
         assert playhead(page)["stop"] == stop
@@ -141,11 +141,11 @@ def test_playback(page: Any) -> None:
     page.select_option("#live-stage .sd-bar .sd-pick", "100")
     assert playhead(page)["slow"] == 100
     page.click("#live-stage .sd-play")
-    page.wait_for_function(f"{LIVE}.shown.player.playing")
+    page.wait_for_function(f"{LIVE}.shown.playhead.playing")
     page.click("#live-stage .sd-prev")
     stood = playhead(page)["stop"]
     page.keyboard.press(" ")  # not the button again that was clicked
-    page.wait_for_function(f"{LIVE}.shown.player.playing")
+    page.wait_for_function(f"{LIVE}.shown.playhead.playing")
     page.keyboard.press(" ")
     page.locator("#live-stage .sd-next").focus()
     page.keyboard.press("Enter")  # who came with the keyboard stays where they are
@@ -310,19 +310,19 @@ def test_a_broken_lane_says_why(page: Any) -> None:
 def test_one_player_at_a_time(page: Any) -> None:
     page.emulate_media(reduced_motion="no-preference")
     page.evaluate(OPEN)
-    page.wait_for_function(f"{LIVE}.shown.player.playing && {LIVE}.shown.player.t > 0")
+    page.wait_for_function(f"{LIVE}.shown.playhead.playing && {LIVE}.shown.playhead.t > 0")
     open_tab(page, "race")
     page.wait_for_function(f"!{LIVE}.frames.awake && {RACE}.frames.awake")
-    stood, stop = page.evaluate(f"[{LIVE}.shown.player.t, {LIVE}.shown.player.stop]")
+    stood, stop = page.evaluate(f"[{LIVE}.shown.playhead.t, {LIVE}.shown.playhead.stop]")
     page.wait_for_function(f"{RACE}.shown.trace")
-    page.evaluate(f"document.activeElement.blur(); {RACE}.playback.act(() => {RACE}.shown.player.goToStop(1))")
+    page.evaluate(f"document.activeElement.blur(); {RACE}.playback.act(() => {RACE}.shown.playhead.goToStop(1))")
     page.locator("body").press("ArrowRight")
-    assert page.evaluate(f"{RACE}.shown.player.stop") == 2
-    assert page.evaluate(f"[{LIVE}.shown.player.t, {LIVE}.shown.player.stop]") == [stood, stop]
+    assert page.evaluate(f"{RACE}.shown.playhead.stop") == 2
+    assert page.evaluate(f"[{LIVE}.shown.playhead.t, {LIVE}.shown.playhead.stop]") == [stood, stop]
     open_tab(page, "live")
     page.wait_for_function(f"!{RACE}.frames.awake && {LIVE}.frames.awake")
-    page.wait_for_function(f"(stood) => {LIVE}.shown.player.t > stood", arg=stood)
-    assert page.evaluate(f"{RACE}.shown.player.stop") == 2
+    page.wait_for_function(f"(stood) => {LIVE}.shown.playhead.t > stood", arg=stood)
+    assert page.evaluate(f"{RACE}.shown.playhead.stop") == 2
 
 
 def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:

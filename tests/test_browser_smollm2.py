@@ -90,7 +90,7 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
     with visit(browser, lab.url, size="phone") as page:
         header = page.evaluate(f"Object.values({LIVE}.shown.lanes)[0].header")
         assert header["config"]["pair"] == OPENING.pair == "smollm2" and header["prompt"] == smollm2[0].prompt
-        page.evaluate(f"{LIVE}.playback.act(() => {LIVE}.shown.player.goToStop({LIVE}.shown.player.stops.length - 1))")
+        page.evaluate(f"{LIVE}.playback.act(() => {LIVE}.shown.playhead.goToStop({LIVE}.shown.playhead.stops.length - 1))")
         page.wait_for_function(ready("live"))
         text = page.inner_text("#live-player")
         assert "noun" in text.partition("What is a noun?")[2] and "<|" not in text, (

@@ -435,7 +435,7 @@ def test_a_wrong_mask_id_or_map_of_a_masked_drafter_is_named(
 ) -> None:
     clock(tmp_path / "drafter", **broken)
     file = tmp_path / "answer.json"
-    words = ["doctor", *own[:-1], str(mask), "--kind", "denoise", "--shift", "1", *PATIENT, "--json", str(file)]
+    words = ["doctor", *own[:-1], str(mask), "--kind", "masked", "--shift", "1", *PATIENT, "--json", str(file)]
     assert main(words) == 0
     facts = json.loads(file.read_text())["facts"]
     assert (facts["verdict"], facts["suspect"]) == ("wrong", suspect)
@@ -446,7 +446,7 @@ def test_a_wrong_shift_on_the_command_line_is_named(
     own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "answer.json"
-    asked = ["doctor", *own, "--kind", "denoise", *PATIENT]
+    asked = ["doctor", *own, "--kind", "masked", *PATIENT]
     assert main([*asked, "--shift", "0", "--json", str(file)]) == 0
     assert "The shift looks wrongly declared: with 1 instead of 0" in capsys.readouterr().out
     final = json.loads(file.read_text())
@@ -463,8 +463,8 @@ def test_a_wrong_shift_on_the_command_line_is_named(
     ("words", "message"),
     [
         (["doctor"], "a causal network with a mask token"),
-        (["doctor", "--kind", "denoise"], "whether slot i or slot i − 1"),
-        (["explore", "text", "--kind", "denoise", "--shift", "1"], "has no drafter for dflash"),
+        (["doctor", "--kind", "masked"], "whether slot i or slot i − 1"),
+        (["explore", "text", "--kind", "masked", "--shift", "1"], "has no drafter for dflash"),
         (["explore", "what-it-takes", "--kind", "magic"], "no kind of drafter called 'magic'"),
     ],
     ids=str,
@@ -479,7 +479,7 @@ def test_declarations_of_an_own_pair_are_checked(
 
 def test_explorations_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The context holds 64 tokens: of the lab's own prompts most are too long, and are named."""
-    own = [*own, "--kind", "denoise", "--shift", "1"]
+    own = [*own, "--kind", "masked", "--shift", "1"]
     prompts = tmp_path / "prompts.jsonl"
     lines = [{"id": f"{n}", "flavour": "cats", "prompt": text} for n, text in enumerate(["the cat sat", "the dog"])]
     prompts.write_text(

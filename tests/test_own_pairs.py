@@ -190,12 +190,12 @@ def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Pat
         own_pair(target, folder, mask_id=mask_id)
     assert error.value.field == "kind"
     with pytest.raises(ConfigError, match="whether slot i or slot i − 1") as error:
-        own_pair(target, folder, mask_id=mask_id, kind="denoise")
+        own_pair(target, folder, mask_id=mask_id, kind="masked")
     assert error.value.field == "shift"
     with pytest.raises(ConfigError, match="names no mask_token_id") as error:
-        own_pair(target, folder, shift=1, kind="denoise")
+        own_pair(target, folder, shift=1, kind="masked")
     assert error.value.field == "mask_id"
-    spec = own_pair(target, folder, shift=1, kind="denoise", mask_id=mask_id).drafters[0]
+    spec = own_pair(target, folder, shift=1, kind="masked", mask_id=mask_id).drafters[0]
     assert (spec.name, spec.logit_shift, spec.mask_id) == ("mdlm", 1, mask_id)
     dream(tmp_path / "dream")
     with pytest.raises(ConfigError, match=r"says denoise, and block is declared"):
@@ -228,9 +228,9 @@ def test_context_sets_the_tokens_of_a_run(capsys: pytest.CaptureFixture[str]) ->
 def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, mask_id = gpt2(tmp_path / "drafter")
     drafter = str(tmp_path / "drafter")
-    spec = own_pair(target, drafter, kind="denoise", shift=1, mask_id=mask_id)
+    spec = own_pair(target, drafter, kind="masked", shift=1, mask_id=mask_id)
     text = same_text(Engine.load(spec.name), "mdlm", "prompt_lookup").text
-    flags = ["--kind", "denoise", "--shift", "1", "--mask-id", str(mask_id), "--max-new-tokens", "12", "--ignore-eos"]
+    flags = ["--kind", "masked", "--shift", "1", "--mask-id", str(mask_id), "--max-new-tokens", "12", "--ignore-eos"]
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter, *flags]) == 0
     assert text.strip() in capsys.readouterr().out
 
@@ -371,6 +371,6 @@ def test_a_single_name_is_a_repository_unless_a_folder_has_it(tmp_path: Path, mo
 
 
 def test_kinds_have_the_methods_names_too() -> None:
-    names = {"dflash": "block", "ddtree": "block", "block_markov": "block", "specdiff": "denoise", "eagle2": "eagle"}
-    for name, kind in {**names, "mdlm_streak": "denoise", "autoregressive": "sequential", "eagle": "eagle"}.items():
+    names = {"dflash": "block", "ddtree": "block", "block_markov": "block", "specdiff": "masked", "eagle2": "eagle"}
+    for name, kind in {**names, "mdlm_streak": "masked", "autoregressive": "autoregressive", "denoise": "masked", "eagle": "eagle"}.items():
         assert parse({"target": "a/b", "drafter": "c/d", "kind": name}).kind == kind

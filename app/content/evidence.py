@@ -50,8 +50,9 @@ def _model(stem: str) -> str:
 MAP, COMPARISONS = "explore/window-map.smollm2-0", ("compare/compare.smollm2", "compare/compare")
 COSTS, TEMPERATURES = "explore/what-it-takes", "explore/temperature"
 DEGREE, SERVED, DRAFTED = 0.7, 16, 4
-CROWDS = 1, 2, 4, 32  # texts served at once, by which lesson 8 compares windows
 """Settings in the questions: the target's temperature, texts served at once, and tokens drafted for each."""
+CROWDS = 1, 2, 4, 32
+"""Texts served at once, by which lesson 8 compares windows."""
 
 
 def cost(curve: Sequence[tuple[float, float]], size: float) -> float:

@@ -145,7 +145,7 @@ export class App {
     try {
       this.draw();
     } catch (error) {
-      this.shown.player.pause();
+      this.shown.playhead.pause();
       this.job.card.show(UNREADABLE);
       console.error('not drawn:', error);
     }

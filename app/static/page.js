@@ -9,7 +9,7 @@ import { until } from './views/dom.js';
 /** @import { Moment } from './state/moment.js' */
 /** @import { Playback } from './playback.js' */
 /** @import { Run } from './state/findings.js' */
-/** @import { Shown } from './room.js' */
+/** @import { Projected } from './room.js' */
 
 /** @typedef {{url: string, lanes?: string[] | null, title?: string,
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
@@ -55,7 +55,7 @@ export const canRun = () => !classList.contains('sd-seated') && !document.getEle
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
  *  @type {{players: Record<string, Player>, openRace: typeof openRace, share: typeof share,
- *  runs: Run[], room: Shown}} `room`: that it is in */
+ *  runs: Run[], room: Projected}} `room`: that it is in */
 export const page = (/** @type {any} */ (window).specdiff = {
   players: {},
   openRace,

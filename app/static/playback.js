@@ -23,7 +23,7 @@ export class Playback {
       shown,
       selectLane: (name) => this.selectLane(name),
       goToRound: (round) => this.goToRound(round),
-      pauseAt: (seconds) => this.act((player) => player.pauseAt(seconds)),
+      pauseAt: (seconds) => this.act((playhead) => playhead.pauseAt(seconds)),
       draw: () => frames.show.draw(),
       speak: () => this.speak(),
       query,
@@ -31,19 +31,19 @@ export class Playback {
     document.addEventListener('keydown', (event) => this.keys(event));
   }
 
-  /** @param {(player: Playhead) => void} change of the playhead */
+  /** @param {(playhead: Playhead) => void} change of the playhead */
   act(change) {
-    const { player } = this.shown();
+    const { playhead } = this.shown();
     this.study.game = null;
-    change(player);
-    this.speaks ||= !player.playing;
+    change(playhead);
+    this.speaks ||= !playhead.playing;
     this.frames.requestDraw();
   }
 
   /** Back to what happens now. */
   toEdge() {
     this.study.leave();
-    this.act((player) => player.toEdge());
+    this.act((playhead) => playhead.toEdge());
   }
 
   /** Select the lane whose text, window and numbers are shown. @param {string} name */
@@ -51,7 +51,7 @@ export class Playback {
     const shown = this.shown();
     if (!shown.select(name)) return;
     this.study.leave();
-    this.speaks = !shown.player.playing;
+    this.speaks = !shown.playhead.playing;
     this.frames.requestDraw();
   }
 
@@ -92,19 +92,19 @@ export class Playback {
     if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) {
-      this.act((player) => player.toggle());
-    } else if (by) this.act((player) => player.step(event.shiftKey ? 10 * by : by));
+      this.act((playhead) => playhead.toggle());
+    } else if (by) this.act((playhead) => playhead.step(event.shiftKey ? 10 * by : by));
     else return;
     event.preventDefault();
   }
 
   /** Wall milliseconds passed. Returns whether the playhead plays on. */
   tick(milliseconds) {
-    const { player } = this.shown();
-    const wasPlaying = player.playing;
-    if (player.tick(milliseconds)) this.frames.dirty = true;
-    this.speaks ||= wasPlaying && !player.playing;
-    return player.playing;
+    const { playhead } = this.shown();
+    const wasPlaying = playhead.playing;
+    if (playhead.tick(milliseconds)) this.frames.dirty = true;
+    this.speaks ||= wasPlaying && !playhead.playing;
+    return playhead.playing;
   }
 
   /** Read the next drawing out. */

@@ -47,10 +47,10 @@ async function request(room, question, method, read) {
   }
 }
 
-/** @typedef {{closed: string, question: string, revealed: boolean}} Shown why votes in a room
+/** @typedef {{closed: string, question: string, revealed: boolean}} Projected why votes in a room
  *  would not count, or "", the question that its projector shows, and whether with its answer */
 
-/** Join a room. @returns {Promise<Shown | null>} null if no server answers */
+/** Join a room. @returns {Promise<Projected | null>} null if no server answers */
 export function joinRoom(room) {
   keep(VOTER, voter, 'sessionStorage');
   return request(

@@ -62,8 +62,8 @@ export class Staging {
       const origin = { source: 'run', settings, file: fileOf(live.file.url) };
       live.before = { shown, place };
       const begun = Shown.begun(live.file, options, origin, shown.selected);
-      begun.player.still = wantsStillness();
-      begun.player.play();
+      begun.playhead.still = wantsStillness();
+      begun.playhead.play();
       Object.assign(state, { shown: begun, place: null, stale: '' });
       this.playback.study.leave();
       linkRun(begun, options.kind, this.noSteps);
@@ -90,7 +90,7 @@ export class Staging {
   keepRace(trace, source) {
     const { shown } = this.state;
     shown.end(trace, source, this.options);
-    this.playback.speaks ||= !shown.player.playing;
+    this.playback.speaks ||= !shown.playhead.playing;
     this.noteOrigin();
     this.changed();
   }
@@ -110,8 +110,8 @@ export class Staging {
       if (shown.ran) linkRun(shown, options.kind, this.noSteps);
       this.noteOrigin();
     } else mark();
-    if (wantsStillness()) shown.player.seek(shown.player.duration);
-    else shown.player.play();
+    if (wantsStillness()) shown.playhead.seek(shown.playhead.duration);
+    else shown.playhead.play();
     this.changed();
   }
 

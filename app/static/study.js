@@ -87,12 +87,12 @@ export class Study {
   verify() {
     const shown = this.on.shown();
     const { view, over } = shown.scene();
-    const { lane, player } = shown;
+    const { lane, playhead } = shown;
     if (!lane) return;
     const next = view ? view.round + Number(Boolean(view.verified)) : 0;
     this.pinned = null;
     this.deal(new Verifier(lane, over ? Math.max(0, stagedRound(lane)) : next));
-    this.back = over ? player.duration : null;
+    this.back = over ? playhead.duration : null;
   }
 
   /** Move the playhead to the end of the round's draft. @param {Verifier} game */

@@ -32,7 +32,8 @@ REVISION = re.compile(r"(?!refs/)\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 _BY_FILE = {kind.module: name for name, kind in KINDS.items()}
 _CALLED = [(method.name, method.drafter) for method in METHODS] + [(spec.name, spec.name) for spec in EMBEDDED.drafters]
 CALLED = {name: kind for name, part in _CALLED if (kind := _BY_FILE.get(EMBEDDED.drafter(part).module))}
-"""Name of a method or of one of its drafters -> kind of drafter."""
+CALLED |= {"denoise": "masked", "sequential": "autoregressive"}
+"""Name of a method or of one of its drafters, or an earlier name -> kind of drafter."""
 SHIFTS = {"dream": 1, "mdlm": 0}
 """Model type -> its shift, if all releases have one."""
 _HUB = re.compile(r"hf://|(https?://)?(www\.)?(huggingface\.co|hf\.co)/", re.IGNORECASE)
@@ -221,14 +222,14 @@ def _drafter(pair: OwnPair, source: str, folder: Path, context: int) -> DrafterS
     ambiguous = "it is a causal network with a mask token: it may draft one token after the other, or denoise"
     unshifted = "its files do not say whether slot i or slot i − 1 predicts token i"
     doubts = (
-        (pair.kind and detected not in ("", pair.kind, "sequential"), "kind",
+        (pair.kind and detected not in ("", pair.kind, "autoregressive"), "kind",
          f"its config.json says {detected}, and {pair.kind} is declared", "Leave the kind out."),
-        (not pair.kind and detected == "sequential" and mask is not None, "kind", ambiguous,
-         "Say which: sequential or denoise."),
+        (not pair.kind and detected == "autoregressive" and mask is not None, "kind", ambiguous,
+         "Say which: autoregressive or masked."),
         (not kind, "kind", unstated, f"Say its kind: {', '.join(KINDS)}."),
-        (kind == "denoise" and shift is None, "shift", unshifted,
+        (kind == "masked" and shift is None, "shift", unshifted,
          "Say the shift: 0, or 1 as in Dream."),
-        (kind == "denoise" and mask is None and "n_blocks" not in values, "mask_id",
+        (kind == "masked" and mask is None and "n_blocks" not in values, "mask_id",
          "its config.json names no mask_token_id", "Say the id of its mask."),
     )  # fmt: skip
     for holds, field, why, hint in doubts:
@@ -236,7 +237,7 @@ def _drafter(pair: OwnPair, source: str, folder: Path, context: int) -> DrafterS
             what = f"The kind of drafter {_called(source)} is unknown: {why}."
             raise ConfigError(what, field=field, hint=hint)
     fields, chained = dict[str, Any](), False
-    if kind == "denoise":
+    if kind == "masked":
         length = values.get("model_length") or values.get("max_position_embeddings") or values.get("n_positions")
         fields = {"context": min(context, int(length or context)), "logit_shift": shift or 0, "mask_id": pair.mask_id}
         if isinstance(values.get("block_size"), int):
@@ -258,7 +259,7 @@ def drafter_kind(values: Mapping[str, Any]) -> str:
     """The kind of drafter that a ``config.json`` describes: one of :data:`KINDS`, or empty."""
     text, model = names_in(values), str(values.get("model_type", "")).lower()
     marked = (name for name, kind in KINDS.items() if any(mark in text for mark in kind.marks))
-    return next(marked, "sequential" if model in _CAUSAL else "")
+    return next(marked, "autoregressive" if model in _CAUSAL else "")
 
 
 def names_in(values: Mapping[str, Any]) -> str:

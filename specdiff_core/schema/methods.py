@@ -1,5 +1,5 @@
-"""The methods, one record each: settings of the loop, papers, and style in charts. API documents, presets, charts, the
-README's table and the command line's choices are made from these records."""
+"""The methods, one record each: settings of the loop, papers, and style in charts. API documents, presets, charts
+and the command line's choices are made from these records, and a test compares the README's table."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     Method(
         name="markov", label="Block diffusion, Markov head (DSpark)", short="DSpark",
         settings={"drafter": "block_markov", "gamma": 9},
-        papers=(Paper("DSpark, here with the target’s own head instead of a low-rank bias", "2607.05147"),
+        papers=(Paper("DSpark, here with its tables computed from the target’s", "2607.05147"),
             Paper("on the drafter of DFlash", "2602.06036")),
         colour="lane-9", mark="pentagon",
     ),

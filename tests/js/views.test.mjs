@@ -102,20 +102,20 @@ test('values that are set together are drawn once, and not if nothing changed', 
 });
 
 test('the bar of a playhead moves it', async () => {
-  const player = new Playhead({ duration: 2 });
+  const playhead = new Playhead({ duration: 2 });
   let edges = 0;
-  const props = { player, move: (change) => change(player), toEdge: () => edges += 1 };
+  const props = { playhead, move: (change) => change(playhead), toEdge: () => edges += 1 };
   const bar = drawn(html`<${Bar} ...${props} />`);
   const [scrub] = bar.all('input');
   scrub.value = 500;
   await scrub.fire('input');
-  assert.deepEqual([player.t, player.playing], [1, false]);
+  assert.deepEqual([playhead.t, playhead.playing], [1, false]);
   await bar.all('button').find(({ className, attributes }) =>
     /sd-play/.test(className ?? attributes.class)
   ).fire('click');
-  assert.ok(player.playing);
+  assert.ok(playhead.playing);
   drawn(
-    html`<${Bar} ...${{ ...props, player: new Playhead({ duration: 2, growing: true }) }} />`,
+    html`<${Bar} ...${{ ...props, playhead: new Playhead({ duration: 2, growing: true }) }} />`,
     bar,
   );
   await bar.all('button', 'go live')[0].fire('click');

@@ -27,9 +27,9 @@ export function rate(value) {
 }
 
 export const times = (value) => value === null ? dash : `${value.toFixed(2)}×`;
-/** A speed-up with its direction. */
 /** -1, 0 or 1: slower, as fast or faster, as its two digits say. @param {number} value */
 export const gain = (value) => Math.sign(Math.round(100 * value) - 100);
+/** A speed-up with its direction. */
 export const speedWords = (value) =>
   [`slower: ${times(value)}`, 'as fast as vanilla', `faster: ${times(value)}`][gain(value) + 1];
 export const percent = (value, digits = 1) =>

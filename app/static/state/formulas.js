@@ -6,11 +6,11 @@ import { expectedTau } from './sandbox.js';
 import { costAt } from './costs.js';
 import { piece } from './detokenize.js';
 import { plural, ratio, times } from './format.js';
-import { column, largest, range, rowOf, trace } from './traces.js';
+import { column, largest, range, rowOf, trace } from './plotting.js';
 import { serving } from './serving.js';
 /** @import { Answer, Figure } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
-/** @import { Computed, Values } from './traces.js' */
+/** @import { Computed, Values } from './plotting.js' */
 
 /** The first whole draft of γ tokens of a run of which some, but not all, were accepted.
  *  @param {Lane} lane */

@@ -7,8 +7,8 @@ import { stateAt } from './progress.js';
 /** @import { State } from './progress.js' */
 
 /** @typedef {{seconds: number, tokens: number, rate: number | null, done: boolean,
- *  whole: boolean}} Clock of a lane; `whole`: it ended by itself
- *  at a moment; `rate`: tokens per second so far */
+ *  whole: boolean}} Clock of a lane at a moment; `rate`: tokens
+ *  per second so far; `whole`: the lane ended by itself */
 
 const ratioOf = (above, below) => below ? above / below : null;
 

@@ -3,9 +3,9 @@
 import { expectedTau } from './sandbox.js';
 import { costAt } from './costs.js';
 import { times } from './format.js';
-import { largest, range, rowOf, trace } from './traces.js';
+import { largest, range, rowOf, trace } from './plotting.js';
 /** @import { Answer, Figure } from './exploration.js' */
-/** @import { Values } from './traces.js' */
+/** @import { Values } from './plotting.js' */
 
 /**
  * Published speed-ups by people served at once (arXiv 2503.01840, table 3): Llama 3.1 8B on one

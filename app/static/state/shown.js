@@ -19,11 +19,11 @@ import { Stage } from './stage.js';
  *  the server keeps */
 
 export class Shown {
-  /** @param {Stage} stage @param {Playhead} player @param {Trace | null} trace
+  /** @param {Stage} stage @param {Playhead} playhead @param {Trace | null} trace
    *  @param {Partial<Origin>} origin @param {string | null} selected the lane, if the stage has it */
-  constructor(stage, player, trace = null, origin = {}, selected = null) {
+  constructor(stage, playhead, trace = null, origin = {}, selected = null) {
     this.stage = stage;
-    this.player = player;
+    this.playhead = playhead;
     this.trace = trace;
     this.source = origin.source ?? '';
     this.settings = origin.settings ?? '';
@@ -47,8 +47,8 @@ export class Shown {
   static begun(file, drawing, origin, selected) {
     const names = Object.keys(file.lanes);
     const stage = new Stage(names, Object.fromEntries(names.map((name) => [name, null])), drawing);
-    const player = new Playhead({ growing: true });
-    return new Shown(stage, player, { title: '', lanes: file.lanes }, origin, selected);
+    const playhead = new Playhead({ growing: true });
+    return new Shown(stage, playhead, { title: '', lanes: file.lanes }, origin, selected);
   }
 
   /** The lane that is shown first: the fastest, of a race that begins the first that drafts. */
@@ -60,7 +60,7 @@ export class Shown {
 
   /** Whether more events may come. */
   get growing() {
-    return this.player.growing;
+    return this.playhead.growing;
   }
 
   /** Whether it is a run of the visitor's, no recording or file. */
@@ -83,19 +83,19 @@ export class Shown {
   }
 
   scene() {
-    return this.stage.scene(this.player, this.selected);
+    return this.stage.scene(this.playhead, this.selected);
   }
 
   /** Step through the selected lane. */
   point() {
-    this.player.stops = this.stage.stops(this.selected, this.growing);
+    this.playhead.stops = this.stage.stops(this.selected, this.growing);
   }
 
   /** Select a lane; the playhead stays where it is. Returns whether another was selected. */
   select(name) {
     if (this.selected === name || this.stage.names.length <= 2) return false;
     this.selected = name;
-    if (this.player.stop >= 0) this.player.seek(this.player.t);
+    if (this.playhead.stop >= 0) this.playhead.seek(this.playhead.t);
     this.point();
     return true;
   }
@@ -104,7 +104,7 @@ export class Shown {
    *  @param {Drawing} drawing */
   grow(events, drawing) {
     this.stage = this.stage.grown(events, drawing);
-    this.player.grow(this.stage.edge, true);
+    this.playhead.grow(this.stage.edge, true);
     this.point();
   }
 
@@ -113,7 +113,7 @@ export class Shown {
   end(trace, source, drawing) {
     Object.assign(this, { trace, source });
     this.stage = this.stage.grown(trace.lanes, drawing);
-    this.player.grow(this.stage.duration, false);
+    this.playhead.grow(this.stage.duration, false);
     this.point();
   }
 
@@ -132,8 +132,8 @@ export class Shown {
 
   /** The moment on the stage as a link's query; empty if it has none. @param {string} tab */
   moment(tab) {
-    const { file, lane, settings, selected, player } = this;
-    const moment = file && lane ? momentAt(lane, passed(lane, selected ?? '', player)) : null;
+    const { file, lane, settings, selected, playhead } = this;
+    const moment = file && lane ? momentAt(lane, passed(lane, selected ?? '', playhead)) : null;
     if (!moment) return '';
     return momentQuery({ tab, trace: file, lane: selected ?? '', settings, ...moment });
   }
@@ -146,9 +146,9 @@ export class Shown {
   /** Move the playhead to a moment of the selected lane.
    *  @param {Pick<Moment, 'lane' | 'round' | 'at'>} moment */
   goTo(moment) {
-    const { lane, player, selected } = this;
-    const index = lane ? stopOf(player.stops, lane, selected ?? '', moment) : -1;
-    if (index < 0) player.pause();
-    else player.goToStop(index);
+    const { lane, playhead, selected } = this;
+    const index = lane ? stopOf(playhead.stops, lane, selected ?? '', moment) : -1;
+    if (index < 0) playhead.pause();
+    else playhead.goToStop(index);
   }
 }

@@ -17,7 +17,7 @@ import { sharePieces } from './detokenize.js';
 /** @import { Clock } from './metrics.js' */
 
 /** @typedef {Record<string, {label: string, method?: string}>} Labels that came with a recording */
-/** @typedef {{round: PartialRound | null, older: string}} Shown a round; `older`: why an earlier
+/** @typedef {{round: PartialRound | null, older: string}} ShownRound a round; `older`: why an earlier
  *  one is shown, otherwise '' */
 /** @typedef {ReturnType<Stage['scene']>} Scene what the views and the figures show */
 /** @template T @typedef {{drafted: T | null, vanilla: T | null}} Pair selected lane, baseline */
@@ -121,11 +121,11 @@ export class Stage {
   }
 
   /** Everything that is shown at a moment.
-   *  @param {Playhead} player
+   *  @param {Playhead} playhead
    *  @param {string | null} selected the lane whose window and numbers are shown */
-  scene(player, selected) {
+  scene(playhead, selected) {
     const { lanes, names, named, states, baseline } = this;
-    const { growing, t } = player;
+    const { growing, t } = playhead;
     const total = growing
       ? Math.max(
         this.total,
@@ -134,7 +134,7 @@ export class Stage {
       : this.total;
     for (const name of this.present) {
       const lane = /** @type {Lane} */ (lanes[name]);
-      states[name] = stateAt(lane, passed(lane, name, player), states[name]);
+      states[name] = stateAt(lane, passed(lane, name, playhead), states[name]);
     }
     const rows = Object.fromEntries(
       names.map((name) => [name, rowAt(lanes, states, name, baseline, t, total)]),
@@ -143,7 +143,7 @@ export class Stage {
     const clocks = Object.fromEntries(names.map((name) => [name, rows[name] && rows[name].clock]));
     const lane = this.pair(lanes, selected).drafted;
     const state = this.pair(states, selected).drafted;
-    const shown = roundOf(state, player.stop >= 0);
+    const shown = roundOf(state, playhead.stop >= 0);
     const ended = names.every((name) => !lanes[name] || clocks[name]?.done);
     return {
       stage: this,
@@ -165,15 +165,15 @@ export class Stage {
       moment: [state?.n, shown.round?.round, shown.round?.phase].join(), // changes with every event
       over: !growing && ended,
       growing, // more events may come
-      share: player.share, // of the time on the stop that has passed
-      isSlow: player.isSlow && player.playing,
+      share: playhead.share, // of the time on the stop that has passed
+      isSlow: playhead.isSlow && playhead.playing,
       absent: growing ? 'Not started yet.' : 'This lane didn’t run.', // of a lane without events
     };
   }
 }
 
 /** The round of a lane to show: between two rounds the last one stays.
- *  @param {State | null} state @param {boolean} stands on a stop @returns {Shown} */
+ *  @param {State | null} state @param {boolean} stands on a stop @returns {ShownRound} */
 function roundOf(state, stands) {
   const round = state?.window ?? null;
   if (!state?.last || !round) return { round, older: '' };

@@ -78,15 +78,13 @@ export function serialise({ title, lanes }) {
   return [header, ...lines].map((line) => JSON.stringify(line) + '\n').join('');
 }
 
-/** Files inside the page itself, by address: those of an export (export.js), compressed, as base64;
- *  and the traces that a visitor opened to compare them, as bytes.
- *  @type {Map<string, string | Uint8Array>} */
+/** Files inside the page itself, by address: those of an export (export.js), compressed, as base64.
+ *  @type {Map<string, string>} */
 export const carried = new Map();
 
 /** Fetch a file that ships with the page, from the server or from the page itself. */
 export async function fetchFile(url) {
   const content = carried.get(url);
-  if (content instanceof Uint8Array) return new Response(/** @type {BodyInit} */ (content));
   if (content !== undefined) {
     const bytes = fromBase64(content);
     return new Response(/^traces\/|\/races\//.test(url) ? bytes : await gunzip(bytes));

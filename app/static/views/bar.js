@@ -10,23 +10,23 @@ const PACE =
   'The first rounds play slowly, so that each of their steps is seen, then the race runs ' +
   'in real time. All lanes share one clock, the decode clock.';
 
-/** What the player does. @param {Playhead} player */
+/** What the playhead does. @param {Playhead} playhead */
 function doingWords({ atEdge, growing, playing, isSlow, t, duration }) {
   if (atEdge) return '● live';
   if (!playing) return growing || t < duration ? 'paused' : 'the end';
   return isSlow ? 'slow motion' : 'real time';
 }
 
-/** @param {{player: Playhead, move: (change: (player: Playhead) => void) => void,
+/** @param {{playhead: Playhead, move: (change: (playhead: Playhead) => void) => void,
  *  toEdge: () => void, save: () => void}} props */
-export function Bar({ player, move, toEdge, save }) {
-  const { t, duration, playing, growing, slow, atEdge } = player;
+export function Bar({ playhead, move, toEdge, save }) {
+  const { t, duration, playing, growing, slow, atEdge } = playhead;
   const share = duration ? t / duration : 0;
   const scrub = ({ currentTarget }) =>
-    move((player) => player.pauseAt(Number(currentTarget.value) / STEPS * player.duration));
+    move((playhead) => playhead.pauseAt(Number(currentTarget.value) / STEPS * playhead.duration));
   const pick = (value) =>
-    move((player) => Object.assign(player, { slow: value === 'auto' ? value : Number(value) }));
-  const step = (count) => () => move((player) => player.step(count));
+    move((playhead) => Object.assign(playhead, { slow: value === 'auto' ? value : Number(value) }));
+  const step = (count) => () => move((playhead) => playhead.step(count));
   const speeds = [
     ['auto', 'slow at first'],
     ...SPEEDS.map((speed) => [speed, slowWords(speed)]),
@@ -38,19 +38,22 @@ export function Bar({ player, move, toEdge, save }) {
   return html`
     <div class="sd-bar" role="group" aria-label="Playback" data-area="bar">
       <${Button} name="sd-back" label="Back to the start"
-        act=${() => move((player) => player.pauseAt(0))}>${icon('start')}<//>
+        act=${() => move((playhead) => playhead.pauseAt(0))}>${icon('start')}<//>
       <${Button} name="sd-prev" label="One step back (left arrow; with shift, ten)"
         act=${step(-1)}>${icon('back')}<//>
-      <${Button} name="sd-play" label=${play} act=${() => move((player) => player.toggle())}>${icon(
-        sign,
-      )}<//>
+      <${Button} name="sd-play" label=${play} act=${() =>
+        move((playhead) => playhead.toggle())}>${icon(
+          sign,
+        )}<//>
       <${Button} name="sd-next" label="One step forward (right arrow; with shift, ten)"
         act=${step(1)}>${icon('next')}<//>
       <input type="range" class="sd-scrub" min="0" max=${STEPS} step="1" value=${value}
         style=${style} aria-label="Position in the race" aria-valuetext=${place} oninput=${scrub} />
       <span class="sd-pace" data-live=${String(growing)}>${!growing || atEdge
-        ? doingWords(player)
-        : html`<${Link} act=${toEdge} name="sd-live">● go live<//> · ${doingWords(player)}`}</span>
+        ? doingWords(playhead)
+        : html`<${Link} act=${toEdge} name="sd-live">● go live<//> · ${
+          doingWords(playhead)
+        }`}</span>
       <span class="sd-time">${time}</span>
         <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
           value=${slow} options=${speeds} act=${pick} />

@@ -22,7 +22,7 @@ export const buttons = (choices) =>
 
 /**
  * @typedef {object} Props
- * @property {Question} question @property {Run} run @property {Shown} shown
+ * @property {Question} question @property {Run} run @property {AnswerShown} shown
  * @property {Child} children the answer
  *
  * @typedef {object} Question what can be measured
@@ -38,10 +38,10 @@ export const buttons = (choices) =>
  * @property {HTMLElement} card for errors @property {HTMLElement} status
  * @property {string} voice what assistive technology reads out
  *
- * @typedef {object} Shown the answer, if `there` is one
+ * @typedef {object} AnswerShown the answer, if `there` is one
  * @property {boolean} there @property {Source} from @property {string} origin of the answer, in words
  * @property {[source: Source, file: string, words: string][]} available answers
- * @property {number} at which of them is shown @property {(answer: Shown['available'][0]) => void}
+ * @property {number} at which of them is shown @property {(answer: AnswerShown['available'][0]) => void}
  *  pick @property {string} doubt why its times can't be trusted, if so
  */
 

@@ -82,7 +82,7 @@ export class Player extends Component {
         scrollToRound=${(round) => playback.scrollToRound(round)} />
     `;
     const bar = html`
-      <${Bar} player=${shown.player} move=${(change) => playback.act(change)}
+      <${Bar} playhead=${shown.playhead} move=${(change) => playback.act(change)}
         toEdge=${() => playback.toEdge()} save=${acts.save} />
     `;
     const source = html`
@@ -98,8 +98,8 @@ export class Player extends Component {
               ? redrafting
               : null}
             own=${shown.ran} ...${acts} skip=${() =>
-              playback.act((player) => player.skip())} playStaged=${() =>
-              playback.act((player) => player.playStaged())} verify=${() => study.verify()}
+              playback.act((playhead) => playhead.skip())} playStaged=${() =>
+              playback.act((playhead) => playhead.playStaged())} verify=${() => study.verify()}
             source=${source}
             bar=${bar}>${hero}<//><//>
       `}

@@ -4,7 +4,7 @@ import { glossed, html, Select, Slider } from './ui.js';
 import { alphasOf, hintWords, presetsOf, resultWords, sandbox } from '../state/sandbox.js';
 import { readCurve, rising } from '../state/costs.js';
 import { times } from '../state/format.js';
-import { trace } from '../state/traces.js';
+import { trace } from '../state/plotting.js';
 /** @import { Answer } from '../state/exploration.js' */
 /** @import { Sandbox as Box } from '../state/sandbox.js' */
 
