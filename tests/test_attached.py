@@ -23,6 +23,8 @@ from typing import Any
 
 import httpx
 import pytest
+from app_fakes import FakeDecoder
+from servers import Loopback, send
 
 from app import launch, own_pairs
 from app.run.record import Ask, decoding
@@ -35,8 +37,6 @@ from specdiff_core.schema.reported import Counts
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import run_summary
 from specdiff_core.schema.trace import read_trace, write_trace
-from tests.app_fakes import FakeDecoder
-from tests.servers import Loopback, send
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = DecodeConfig(max_new_tokens=6)

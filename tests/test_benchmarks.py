@@ -18,6 +18,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from app_fakes import FakeDecoder
+from fakes import ORIGIN
+from servers import Loopback, send
 from test_measure import measured
 
 from benchmarks import load, report, suite
@@ -34,9 +37,6 @@ from specdiff_core.measure.store import read_result, write_result
 from specdiff_core.measure.sweep import Sweep, median_words, speed_words, sweep_result
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig
-from tests.app_fakes import FakeDecoder
-from tests.fakes import ORIGIN
-from tests.servers import Loopback, send
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.usefixtures("no_weights")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from fakes import ORIGIN
 from target import new_llama
 from test_distribution import engine_of
 
@@ -40,7 +41,6 @@ from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
 from specdiff_core.train.learners.block import block_config, new_block
 from specdiff_core.train.settings import DrafterSettings
-from tests.fakes import ORIGIN
 
 PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"234567892345{i}") for f in ("math", "code") for i in range(2))
 BASE = DecodeConfig(max_new_tokens=12)

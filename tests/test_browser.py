@@ -14,11 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
-
-from benchmarks.page import FIRSTS, run_on_page
-from specdiff_core.schema.settings import SETTINGS
-from specdiff_core.schema.trace import read_trace
-from tests.browsing import (
+from browsing import (
     MARKS,
     app,
     clock_runs,
@@ -35,6 +31,10 @@ from tests.browsing import (
     start,
     visit,
 )
+
+from benchmarks.page import FIRSTS, run_on_page
+from specdiff_core.schema.settings import SETTINGS
+from specdiff_core.schema.trace import read_trace
 
 pytestmark = MARKS
 LIVE, RACE = app("live"), app("race")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.browsing import MARKS, app, open_tab, ready, serious, visit
+from browsing import MARKS, app, open_tab, ready, serious, visit
 
 pytestmark = MARKS
 COMPARE = app("compare")

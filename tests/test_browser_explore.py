@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import MARKS, app, clock_runs, open_drawer, open_tab, overflows, ready, resize, serious, visit
 
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.models.folders import shown as folder
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
-from tests.browsing import MARKS, app, clock_runs, open_drawer, open_tab, overflows, ready, resize, serious, visit
 
 pytestmark = MARKS
 EXPLORE = app("explore")

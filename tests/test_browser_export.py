@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import CARD, MARKS, POINTED, app, overflows, playhead, ready, serious, stand, visit
 
 from app import export
 from app.content.workshop import WORKSHOP
 from app.page import RECORDINGS
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.trace import read_trace
-from tests.browsing import CARD, MARKS, POINTED, app, overflows, playhead, ready, serious, stand, visit
 
 pytestmark = MARKS
 OWN = RECORDINGS / next(one.watch.trace for one in WORKSHOP if one.watch.trace)

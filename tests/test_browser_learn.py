@@ -7,12 +7,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
+from browsing import CARD, MARKS, POINTED, app, open_tab, overflows, ready, serious, visit
 
 from app.content import evidence, scenes
 from app.content.symbols import glossary
 from app.content.workshop import CLOSING, WORKSHOP
 from specdiff_core.explorations import EXPLORATIONS
-from tests.browsing import CARD, MARKS, POINTED, app, open_tab, overflows, ready, serious, visit
 
 pytestmark = MARKS
 THERE = "document.querySelector('.sd-workshop')?.offsetParent && document.querySelector('.sd-progress').textContent"

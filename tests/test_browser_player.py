@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from app.page import RECORDINGS
-from tests.browsing import (
+from browsing import (
     MARKS,
     app,
     lanes,
@@ -30,6 +28,8 @@ from tests.browsing import (
     start,
     visit,
 )
+
+from app.page import RECORDINGS
 
 pytestmark = MARKS
 LIVE, RACE = app("live"), app("race")

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from browsing import MARKS, PATIENCE, app, number, open_drawer, overflows, ready, run, serving, start, visit
 from test_fetch import Index, make_wheel, sha256
 
 from app.content.examples import EXAMPLES, OPENING
 from specdiff_core.models import fetch
 from specdiff_core.schema.pairs import PAIRS, SMOLLM2
 from specdiff_core.schema.published import FILES, File
-from tests.browsing import MARKS, PATIENCE, app, number, open_drawer, overflows, ready, run, serving, start, visit
 
 pytestmark = MARKS
 SERVER = Path(__file__).resolve().parent / "smollm2_server.py"
@@ -90,7 +90,9 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
     with visit(browser, lab.url, size="phone") as page:
         header = page.evaluate(f"Object.values({LIVE}.shown.lanes)[0].header")
         assert header["config"]["pair"] == OPENING.pair == "smollm2" and header["prompt"] == smollm2[0].prompt
-        page.evaluate(f"{LIVE}.playback.act(() => {LIVE}.shown.playhead.goToStop({LIVE}.shown.playhead.stops.length - 1))")
+        page.evaluate(
+            f"{LIVE}.playback.act(() => {LIVE}.shown.playhead.goToStop({LIVE}.shown.playhead.stops.length - 1))"
+        )
         page.wait_for_function(ready("live"))
         text = page.inner_text("#live-player")
         assert "noun" in text.partition("What is a noun?")[2] and "<|" not in text, (

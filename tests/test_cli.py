@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from app_fakes import FakeDecoder
 from msgspec import structs
 
 import specdiff_core
@@ -27,7 +28,6 @@ from specdiff_core.schema.pairs import PAIRS, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import race_summary
 from specdiff_core.schema.trace import read_trace, write_trace
-from tests.app_fakes import FakeDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
 PROMISED = {

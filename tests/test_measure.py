@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from app_fakes import FakeDecoder
+from fakes import ORIGIN
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,8 +36,6 @@ from specdiff_core.schema.events import Event, Finished, Prefilled, RoundStarted
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 from specdiff_core.schema.settings import DecodeConfig
-from tests.app_fakes import FakeDecoder
-from tests.fakes import ORIGIN
 
 pytestmark = pytest.mark.usefixtures("no_weights")
 PROMPTS = tuple(Prompt(id=f"{f}-{i}", flavour=f, prompt=f"{f} {i}") for f in ("math", "code") for i in range(2))

@@ -372,5 +372,6 @@ def test_a_single_name_is_a_repository_unless_a_folder_has_it(tmp_path: Path, mo
 
 def test_kinds_have_the_methods_names_too() -> None:
     names = {"dflash": "block", "ddtree": "block", "block_markov": "block", "specdiff": "masked", "eagle2": "eagle"}
-    for name, kind in {**names, "mdlm_streak": "masked", "autoregressive": "autoregressive", "denoise": "masked", "eagle": "eagle"}.items():
+    names |= {"mdlm_streak": "masked", "denoise": "masked", "sequential": "autoregressive", "eagle": "eagle"}
+    for name, kind in names.items():
         assert parse({"target": "a/b", "drafter": "c/d", "kind": name}).kind == kind
