@@ -44,7 +44,7 @@ SETTLE = 500  # milliseconds in which the browser closes the page it left
 TIMEOUT = 120_000  # milliseconds
 LIVE = "window.specdiff.players.live"
 THERE = "window.specdiff?.players.live?.shown.trace"
-PLAYING = f"{THERE} && {LIVE}.shown.player.t > 0"
+PLAYING = f"{THERE} && {LIVE}.shown.playhead.t > 0"
 FIRSTS = {
     "event": "true",
     "token": "Object.values(states).some((state) => state?.tokens.length)",
@@ -125,7 +125,7 @@ def run_on_page(page: Any) -> tuple[dict[str, float], dict[str, Any]]:
     page.evaluate(WATCH)
     over = f"window.firsts.event && !{LIVE}.shown.growing"
     page.wait_for_function(over, timeout=TIMEOUT, polling=500)  # not in every frame
-    page.evaluate(f"{LIVE}.shown.player.pause()")  # the replay must not compete with the next measurement
+    page.evaluate(f"{LIVE}.shown.playhead.pause()")  # the replay must not compete with the next measurement
     firsts = {name: milliseconds / 1000 for name, milliseconds in page.evaluate("window.firsts").items()}
     return firsts, page.evaluate(RESULT)
 

@@ -198,7 +198,7 @@ def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Pat
     spec = own_pair(target, folder, shift=1, kind="masked", mask_id=mask_id).drafters[0]
     assert (spec.name, spec.logit_shift, spec.mask_id) == ("mdlm", 1, mask_id)
     dream(tmp_path / "dream")
-    with pytest.raises(ConfigError, match=r"says denoise, and block is declared"):
+    with pytest.raises(ConfigError, match=r"says masked, and block is declared"):
         own_pair(target, tmp_path / "dream", kind="block")
     change(folder, model_type="bert")
     with pytest.raises(ConfigError, match=r"\(bert\) does not say what it is"):
