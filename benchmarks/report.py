@@ -66,7 +66,10 @@ def _sweeps(sweeps: Sequence[Sweep]) -> str:
         for entry in sweep.entries
         if entry.aligned
     ]
-    words = f"- τ of an aligned drafter over that of its control, on the same prompts: {'; '.join(aligned)}."
+    words = (
+        "- τ of a drafter with streak-distillation over that of its control, which had the same start and tokens but "
+        f"the plain loss, on the same prompts: {'; '.join(aligned)}."
+    )
     return "\n\n".join([table(head, rows), "\n".join([*[words] * bool(aligned), _facts(sweeps)])])
 
 
