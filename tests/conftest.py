@@ -129,7 +129,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def serve(folder: Path) -> Iterator[Any]:
     """Start a server of the scripted page, which lives as long as the tests of a process."""
-    from tests.browsing import serving
+    from browsing import serving
 
     with ExitStack() as stack:
         yield lambda port=None: stack.enter_context(serving(folder, port=port))
@@ -152,7 +152,7 @@ def browser() -> Iterator[Any]:
     """A Chromium, one for all tests of a process."""
     from playwright.sync_api import sync_playwright
 
-    from tests.browsing import CHROMIUM, FLAGS
+    from browsing import CHROMIUM, FLAGS
 
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)

@@ -283,9 +283,9 @@ def load_test(
 
 
 def test_the_page_serves_several_visitors_and_survives_malformed_calls(
-    served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url, process = served
+    url, process = serve()  # its own: another test kills the shared one
     status = load_test(url.rstrip("/"), process, tmp_path, monkeypatch, "--visitors 3 --rounds 2 --fuzz 16")
     printed = capsys.readouterr()
     assert status == 0, printed
