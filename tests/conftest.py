@@ -85,8 +85,9 @@ def event_loops() -> Iterator[None]:
 @pytest.fixture
 def decoder(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A scripted decoder, which every command opens."""
+    from app_fakes import FakeDecoder
+
     from specdiff_core.cli import options
-    from tests.app_fakes import FakeDecoder
 
     found = FakeDecoder()
     monkeypatch.setattr(options, "open_engine", lambda args, pair, drafters: found)
@@ -150,9 +151,8 @@ def address(served: Any) -> str:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A Chromium, one for all tests of a process."""
-    from playwright.sync_api import sync_playwright
-
     from browsing import CHROMIUM, FLAGS
+    from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
