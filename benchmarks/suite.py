@@ -32,8 +32,8 @@ COMMANDS = {
     "smollm2-sampled.json": f"{SWEEP} {SMOLLM2} --temperature 1 --settings {{smollm2}}",
     "embedded-greedy.json": f"{SWEEP} --ignore-eos --settings {{embedded}}",
     "embedded-sampled.json": f"{SWEEP} --ignore-eos --temperature 1 --settings {{embedded}}",
-    "smollm2-drafts.json": f"{SWEEP} {SMOLLM2} --first 2 --temperature 1 --settings {{drafts}}",
-    "smollm2-drafts-0.7.json": f"{SWEEP} {SMOLLM2} --first 2 --temperature 0.7 --settings {{drafts}}",
+    "smollm2-drafts.json": f"{SWEEP} {SMOLLM2} --rule ratio --first 2 --temperature 1 --settings {{drafts}}",
+    "smollm2-drafts-0.7.json": f"{SWEEP} {SMOLLM2} --rule ratio --first 2 --temperature 0.7 --settings {{drafts}}",
     "peers.json": f"benchmarks peers {{machine}} --repeats 1 --json {{file}} {SMOLLM2} --first 2 --settings {{peers}}",
     "counts.json": f"benchmarks counts {{machine}} --json {{file}} {SMOLLM2}",
     "equality.json": "benchmarks equality {machine} --dtype fp32 --max-new-tokens 24 --json {file} "
