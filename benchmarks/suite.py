@@ -14,15 +14,15 @@ from specdiff_core.cli import options
 from specdiff_core.schema.errors import ConfigError, no_such
 
 SETTINGS = {
-    "smollm2": """block/4/1 block/8/1 block_markov/4/1 block_markov/8/1/8 mdlm/4/1 mdlm/4/2 mdlm_streak/4/1
+    "smollm2": """block/4/1 block/8/1 block_markov/4/1 block_markov/8/1/8 masked/4/1 masked/4/2 masked_streak/4/1
         eagle/2/2 prompt_lookup/8/1""",
-    "drafts": """mdlm_streak/4/1 mdlm_streak/4/1/0/2/self mdlm_streak/4/1/0/4/self mdlm_streak/4/1/0/8/self
-        mdlm_streak/4/1/0/4/multi_round block/4/1 block/4/1/0/2/self block/4/1/0/4/self block/4/1/0/8/self
+    "drafts": """masked_streak/4/1 masked_streak/4/1/0/2/self masked_streak/4/1/0/4/self masked_streak/4/1/0/8/self
+        masked_streak/4/1/0/4/multi_round block/4/1 block/4/1/0/2/self block/4/1/0/4/self block/4/1/0/8/self
         block/4/1/0/4/multi_round""",
-    "embedded": """block/4/1 block/9/1 block_markov/9/1 block_markov/9/1/9 mdlm/4/1 mdlm/4/2 mdlm_streak/4/1
-        mdlm_streak/9/1 autoregressive/4/4 eagle/4/4 prompt_lookup/9/1""",
+    "embedded": """block/4/1 block/9/1 block_markov/9/1 block_markov/9/1/9 masked/4/1 masked/4/2 masked_streak/4/1
+        masked_streak/9/1 autoregressive/4/4 eagle/4/4 prompt_lookup/9/1""",
     "peers": "block/4/1 block_markov/4/1 block_markov/8/1/8 prompt_lookup/8/1",
-    "equality": """block/4/1 block/16/4 block/9/1/12 block_markov/9/1 mdlm/12/4 mdlm_streak/8/1/0/4/multi_round
+    "equality": """block/4/1 block/16/4 block/9/1/12 block_markov/9/1 masked/12/4 masked_streak/8/1/0/4/multi_round
         autoregressive/4/4 eagle/6/1/12 prompt_lookup/9/1""",
 }
 SMOLLM2 = "--pair smollm2 --prompts benchmarks/prompts/valid40.jsonl --max-new-tokens 64"

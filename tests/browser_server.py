@@ -60,7 +60,7 @@ class Scripted(FakeDecoder):
         if "too long" in prompt:
             raise ContextOverflow("The prompt has 600 tokens; the context holds 512.", hint="Shorten it.")
         fail = RuntimeError("internal secret") if "unexpected" in prompt else fail
-        if "broken lane" in prompt and config.drafter == "mdlm":
+        if "broken lane" in prompt and config.drafter == "masked":
             raise WeightsError("assets/embedded/masked/model.safetensors is missing.", hint="Restore the folder.")
         compared = config.ignore_eos  # only the runs of a comparison ask for it here
         if compared and config.num_drafts > 1:
@@ -115,7 +115,7 @@ def main() -> None:
     run = list(FakeDecoder().decode("Once", DecodeConfig(gamma=6, steps=3, max_new_tokens=40)))
     vanilla = list(FakeDecoder().decode("Once", DecodeConfig(drafter="none", max_new_tokens=40)))
     silent = [event for event in run if not isinstance(event, (DenoiseStep, PiecesSeen))]
-    bench = {"vanilla": vanilla, "mdlm/4/1": run, "block/9/1": silent}
+    bench = {"vanilla": vanilla, "masked/4/1": run, "block/9/1": silent}
     write_trace(traces / "bench" / "race.jsonl.gz", bench, title="A race of the bench")
 
     def factory(pair: str, drafter: str, progress: Any) -> Scripted:

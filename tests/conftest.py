@@ -105,7 +105,7 @@ def engine() -> Any:
     """The embedded pair with the drafters of the explorations."""
     import specdiff_core as lab
 
-    return lab.load(drafters=["mdlm", "mdlm_streak", "block", "none", "prompt_lookup"])
+    return lab.load(drafters=["masked", "masked_streak", "block", "none", "prompt_lookup"])
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from specdiff_core.explorations.base import Exploration, ExplorationRun
 from specdiff_core.schema.fields import parse
 
 SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 8}
-HEATED: dict[str, Any] = {"drafter": "mdlm", "tokens": 8, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
-MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "mdlm_streak", "controller": "false"}
+HEATED: dict[str, Any] = {"drafter": "masked", "tokens": 8, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
+MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "masked_streak", "controller": "false"}
 TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 16}
 
 

@@ -63,7 +63,7 @@ def test_a_pair_has_the_drafters_whose_files_are_here() -> None:
         here = [drafter.name for drafter in spec.drafters if drafter.has_files]
         assert [*controls.described(name)["drafters"]] == here
     gone = dataclasses.replace(PAIRS["embedded"].drafters[0], source=str(ROOT / "not" / "here"))
-    assert not gone.has_files and PAIRS["gpt2-mdlm"].drafter("mdlm").has_files, "that one is fetched"
+    assert not gone.has_files and PAIRS["gpt2-mdlm"].drafter("masked").has_files, "that one is fetched"
     here = controls.offered("embedded", lambda: dict.fromkeys(PAIRS, "no files"))
     assert [*here] == ["embedded"] and not here["embedded"]["get"]
 
@@ -104,7 +104,7 @@ def test_a_preset_is_named_when_the_form_has_its_settings() -> None:
     found = opened("live", *([link, *more] for link in links for more in ([], [{"top_k": "7"}])))
     assert [one["preset"] for one in found] == [name for index in range(len(PRESETS)) for name in (str(index), "")]
     pair = "qwen2.5-diffucoder"
-    assert {*controls.described(pair)["presets"].values()} >= {PAIRS[pair].drafter_for("mdlm").name}
+    assert {*controls.described(pair)["presets"].values()} >= {PAIRS[pair].drafter_for("masked").name}
 
 
 def test_another_pair_replaces_an_example_and_nothing_that_somebody_wrote() -> None:
@@ -160,7 +160,7 @@ def test_a_link_fills_its_tabs_form() -> None:
         [{"gamma": "5", "steps": "2"}],
         [{"pair": "embedded"}],
         [{"methods": "specdiff", "pair": "gpt2-mdlm", "prompt": "Once"}],
-        [{"lesson": "gamma", "explore": "window-map", "gamma": "4,8", "drafter": "mdlm"}],
+        [{"lesson": "gamma", "explore": "window-map", "gamma": "4,8", "drafter": "masked"}],
         [{"lesson": "round", "trace": Path(FORMS["live"]["recordings"][-1]["url"]).name, "round": "2"}],
         [
             {

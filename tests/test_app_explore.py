@@ -215,7 +215,7 @@ def test_every_drafter_is_there_before_it_explores() -> None:
         return FakeDecoder()
 
     final = frames(ask(explore="text", methods="specdiff,eagle,dflash"), factory=factory)
-    assert asked == [("embedded", "mdlm"), ("embedded", "eagle")]
+    assert asked == [("embedded", "masked"), ("embedded", "eagle")]
     assert final[-1]["card"]["message"] == "full"
     asked.clear()
     final = frames(ask(explore="text", pair="gpt2-mdlm", methods="dflash,eagle,markov_tree"), factory=factory)
@@ -389,9 +389,9 @@ def test_recordings_of_the_real_model_come_first_and_labels_differ() -> None:
     maps = explore.recordings(folder, "window-map")
     real = ["smollm2" in stem for stem in maps]
     assert real == sorted(real, reverse=True) and len(maps) > 2
-    assert next(stem for stem in maps if "smollm2" not in stem) == "window-map.mdlm"
+    assert next(stem for stem in maps if "smollm2" not in stem) == "window-map.masked"
     assert [*explore.recordings(folder, "losslessness")] == [
         "losslessness.coins",
         "losslessness.engines",
-        "losslessness.mdlm",
+        "losslessness.masked",
     ]

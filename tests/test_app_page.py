@@ -218,7 +218,7 @@ def test_a_program_is_the_visitor_of_its_session(monkeypatch: pytest.MonkeyPatch
 
 def test_the_endpoint_of_several_methods() -> None:
     def decoder(pair: str, drafter: str, progress: Callable[[str], None]) -> FakeDecoder:
-        if drafter == "mdlm":
+        if drafter == "masked":
             raise WeightsError("model.safetensors is missing.", hint="Restore the folder.")
         return FakeDecoder(waiting=0.9)
 

@@ -77,8 +77,8 @@ def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
 def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
     far, messages = decoder(remote, "hub"), []
     assert isinstance(far, LoadsDrafters)
-    far.load_drafter("mdlm", messages.append)
-    assert [*filter(None, messages)] == ["Loading mdlm"]
+    far.load_drafter("masked", messages.append)
+    assert [*filter(None, messages)] == ["Loading masked"]
     with pytest.raises(SpecDiffError, match="No such drafter"):
         far.load_drafter("absent", messages.append)
     assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))

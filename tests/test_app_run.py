@@ -140,7 +140,7 @@ def test_every_drafter_is_ready_before_the_race() -> None:
         return decoder
 
     updates = frames(raced(make, "Once", METHODS, race.plan))
-    drafters = ["none", "autoregressive", "mdlm", "block"]
+    drafters = ["none", "autoregressive", "masked", "block"]
     assert asked == [(name, 0) for name in drafters] and decoder.warm_ups == drafters
     trace = trace_of(updates[-1])
     assert list(trace.lanes) == NAMES
@@ -395,10 +395,10 @@ LOAD = -3
 
 @pytest.mark.parametrize("after", [LOAD, START, 1])
 def test_a_lane_that_fails_says_why_and_the_others_run(after: int) -> None:
-    decoder = FakeDecoder(fail=MISSING, fail_after=after, drafter="mdlm")
+    decoder = FakeDecoder(fail=MISSING, fail_after=after, drafter="masked")
 
     def make(pair: str, drafter: str, progress: Any) -> FakeDecoder:
-        if (drafter, after) == ("mdlm", LOAD):
+        if (drafter, after) == ("masked", LOAD):
             raise MISSING
         return decoder
 
@@ -425,7 +425,7 @@ def test_a_failed_drafted_lane_is_a_card_beside_vanilla(after: int) -> None:
     assert any(isinstance(event, Verified) for event in lanes["drafted"]) == (after == 1)
 
 
-@pytest.mark.parametrize("broken", [{"none"}, {"autoregressive", "mdlm", "block"}], ids=["vanilla", "all drafters"])
+@pytest.mark.parametrize("broken", [{"none"}, {"autoregressive", "masked", "block"}], ids=["vanilla", "all drafters"])
 def test_a_race_that_can_compare_nothing_is_a_card_at_once(broken: set[str]) -> None:
     """Without vanilla no drafter is loaded either: that may take minutes."""
     decoder, asked = FakeDecoder(), list[str]()

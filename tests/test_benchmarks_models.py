@@ -243,9 +243,9 @@ def test_lanes_are_those_that_the_pair_and_transformers_have() -> None:
     assert listed(usual, BASE)[0] == VANILLA
     assert hf.usual_settings(PAIRS["gpt2-mdlm"]) == ["autoregressive/4/4", "prompt_lookup/9/1"]
     assert "block/8/1" in hf.usual_settings(PAIRS["smollm2"]), "its drafter's longest window"
-    lanes, _ = lanes_of(EMBEDDED, listed(["autoregressive/4/4", "autoregressive/6/6", "mdlm/4/1"], BASE))
+    lanes, _ = lanes_of(EMBEDDED, listed(["autoregressive/4/4", "autoregressive/6/6", "masked/4/1"], BASE))
     names = [lane.name for lane in lanes]
-    assert len(set(names)) == len(names) == 2 + 4 + 3 + 1  # defaults once, none for mdlm
+    assert len(set(names)) == len(names) == 2 + 4 + 3 + 1  # defaults once, none for masked
     for key in ("block_markov/9/1", "block/9/1/9", "block/9/1/0/4/self", "block/16/1/auto"):
         lanes, _ = lanes_of(EMBEDDED, listed([key], BASE))
         assert [lane.name for lane in lanes if lane.call] == ["generate"], "DFlash's own loop has nothing like it"

@@ -183,7 +183,7 @@ def test_the_block_of_a_run_can_have_other_windows_and_steps(browser: Any, addre
 
 def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None:
     chosen = {
-        "pair": "embedded", "drafter": "mdlm", "gamma": "11", "steps": "3", "auto": "true", "order": "entropy",
+        "pair": "embedded", "drafter": "masked", "gamma": "11", "steps": "3", "auto": "true", "order": "entropy",
         "rule": "match", "tree_nodes": "0", "num_drafts": "3", "selection": "trie",
         "temperature": "0.7", "draft_temperature": "0.9", "top_k": "50", "top_p": "0.95", "seed": "17",
         "max_new_tokens": "33", "ignore_eos": "true", "template": "plain", "stop": "User:",

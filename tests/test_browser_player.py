@@ -367,17 +367,17 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
         "(url) => { const { fetch } = window; let asked = 0; window.fetch = async (...words) => {"
         " const late = !asked++ && new Promise((done) => { window.arrive = done; });"
         " const answer = await fetch(...words); await late; return answer; };"
-        " for (const lane of ['block/9/1', 'mdlm/4/1'])"
+        " for (const lane of ['block/9/1', 'masked/4/1'])"
         " window.specdiff.openRace({ url, lanes: ['vanilla', lane] }); }",
         url,
     )
-    shown = f"{RACE}.shown.stage.names.join() === 'vanilla,mdlm/4/1'"
+    shown = f"{RACE}.shown.stage.names.join() === 'vanilla,masked/4/1'"
     page.wait_for_function(f"{ready('race')} && {shown}")
     page.evaluate("window.arrive()")
     page.evaluate("(url) => fetch(url).then((answer) => answer.arrayBuffer())", url)  # the late one was read
     assert page.evaluate(shown)
 
-    page.evaluate(tell, {**detail, "lanes": ["vanilla", "mdlm/4/1", "block/9/1"]})
+    page.evaluate(tell, {**detail, "lanes": ["vanilla", "masked/4/1", "block/9/1"]})
     page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.length === 3")
     before = page.text_content("#race-player .sd-hero-name")
     page.evaluate(

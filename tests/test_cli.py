@@ -58,7 +58,7 @@ def test_decode_json_is_the_last_line_and_has_what_was_promised(
 
 def test_every_setting_has_a_flag_that_arrives(decoder: FakeDecoder, capsys: pytest.CaptureFixture[str]) -> None:
     values = {
-        "pair": "embedded", "drafter": "mdlm", "gamma": 5, "steps": 3, "auto": True, "order": "entropy",
+        "pair": "embedded", "drafter": "masked", "gamma": 5, "steps": 3, "auto": True, "order": "entropy",
         "rule": "match", "tree_nodes": 0, "num_drafts": 3, "selection": "trie",
         "temperature": 0.7, "draft_temperature": 1.5, "top_k": 40, "top_p": 0.9, "seed": 11, "max_new_tokens": 12,
         "ignore_eos": True, "template": "plain", "system": "Be brief.", "stop": "User:",
@@ -116,7 +116,7 @@ def test_a_race_of_several_methods(decoder: FakeDecoder, capsys: pytest.CaptureF
     status, out, _ = run(capsys, *words, "--json", "--trace", str(trace))
     assert status == 0
     order = [(config.drafter, config.tree_nodes, config.max_new_tokens) for _, config in decoder.calls]
-    lanes = [("none", 0), ("mdlm", 0), ("block_markov", 16)]
+    lanes = [("none", 0), ("masked", 0), ("block_markov", 16)]
     measured = [(*lane, 30) for lane in lanes]
     assert order == measured * 2 and decoder.warm_ups[:3] == [name for name, _ in lanes]
     found = json.loads(out)
@@ -143,7 +143,7 @@ def test_what_did_not_run_is_compared_with_nothing(capsys: pytest.CaptureFixture
     trace = tmp_path / "race.jsonl"
     whole = {name: list(FakeDecoder().decode("Once", DecodeConfig(drafter=name))) for name in ("none", "block")}
     failed = Failed(code="weights", message="A file is missing.", hint="Restore it.")
-    naive = list(FakeDecoder().decode("Once", DecodeConfig(drafter="mdlm", rule=Rule.NAIVE)))
+    naive = list(FakeDecoder().decode("Once", DecodeConfig(drafter="masked", rule=Rule.NAIVE)))
     lanes = {"vanilla": whole["none"], "dflash": whole["block"], "specdiff": naive, "eagle": [failed], "x" * 99: naive}
     write_trace(trace, {**lanes, "markov": []})
     rows = {row.split()[0]: row for row in run(capsys, "replay", str(trace))[1].splitlines()[-7:] if row}

@@ -105,7 +105,7 @@ class Digits:
 
 
 SPECS = (
-    DrafterSpec(name="mdlm", label="", module="masked_diffusion"),
+    DrafterSpec(name="masked", label="", module="masked_diffusion"),
     DrafterSpec(name="block", label="", module="block_diffusion", window=4),
     DrafterSpec(name="block_markov", label="", module="block_diffusion", window=4, chained=True),
     DrafterSpec(name="autoregressive", label="", module="autoregressive", drafting="sequential"),
@@ -130,7 +130,7 @@ def engine_of(model: Any, drafters: dict[str, Drafter], *, context: int = 60) ->
 
 def masked_diffusion(size: int, network: Any) -> MaskedDiffusionDrafter:
     """A drafter that sees the whole text."""
-    return MaskedDiffusionDrafter("mdlm", network, vocab_size=size, view=64, forbidden=(MASK,))
+    return MaskedDiffusionDrafter("masked", network, vocab_size=size, view=64, forbidden=(MASK,))
 
 
 def mdlm(size: int, seed: int) -> Mdlm:
@@ -169,7 +169,7 @@ def read(model: Any) -> Target:
 def every_kind(size: int, seed: int, network: Any, small: Any, eagle: Any, **words: Any) -> dict[str, Drafter]:
     """A drafter of every kind; ``words`` are options of :func:`block`."""
     return {
-        "mdlm": masked_diffusion(size, network),
+        "masked": masked_diffusion(size, network),
         "block": block(size, seed, **words),
         "block_markov": block(size, seed, markov=4, **words),
         "autoregressive": AutoregressiveDrafter("autoregressive", read(small)),
@@ -304,16 +304,16 @@ SHAPES = {
     "EAGLE, chain": setting(drafter="eagle"),
     "EAGLE, auto": setting(3, drafter="eagle", auto=True, **LONG),
     "EAGLE, tree": setting(drafter="eagle", tree_nodes=4),
-    "masked diffusion": setting(drafter="mdlm"),
-    "masked diffusion, long": setting(3, drafter="mdlm", steps=2, order="max_prob", **LONG),
-    "masked diffusion, auto": setting(3, drafter="mdlm", auto=True, **LONG),
+    "masked diffusion": setting(drafter="masked"),
+    "masked diffusion, long": setting(3, drafter="masked", steps=2, order="max_prob", **LONG),
+    "masked diffusion, auto": setting(3, drafter="masked", auto=True, **LONG),
     **{
-        f"masked diffusion, T = 2, {order.value}": setting(drafter="mdlm", steps=2, order=order.value)
+        f"masked diffusion, T = 2, {order.value}": setting(drafter="masked", steps=2, order=order.value)
         for order in RevealOrder
     },
-    "masked diffusion, tree": setting(drafter="mdlm", tree_nodes=4),
+    "masked diffusion, tree": setting(drafter="masked", tree_nodes=4),
     **{
-        f"masked diffusion, K = 2, {way.value}": setting(3, drafter="mdlm", num_drafts=2, selection=way.value)
+        f"masked diffusion, K = 2, {way.value}": setting(3, drafter="masked", num_drafts=2, selection=way.value)
         for way in Selection
     },
     "block": setting(drafter="block"),
@@ -693,8 +693,8 @@ def occupied(drafts: int, cells: int) -> dict[int, float]:
 @pytest.mark.parametrize(
     ("kind", "rule"),
     [
-        ("mdlm", Rule.RATIO),
-        ("mdlm", Rule.MATCH),
+        ("masked", Rule.RATIO),
+        ("masked", Rule.MATCH),
         ("block_markov", Rule.MATCH),
         cell("block_markov", Rule.RATIO, quick=False),
     ],
@@ -705,7 +705,7 @@ def test_several_drafts_of_a_round_really_differ(kind: str, rule: Rule) -> None:
     have the distributions of independent draws. 200 rounds, chi-square, fixed seeds, alarms 1e-6 each."""
     size, words = 4, (END, 2, 3)
     flat = Ledger(lambda text: torch.zeros(size).double(), size)
-    if kind == "mdlm":
+    if kind == "masked":
         drafter: Drafter = masked_diffusion(size, Oracle(size, lambda text, position: torch.zeros(size)))
     else:
         silent = nn.Linear(WIDTH, size).requires_grad_(False)

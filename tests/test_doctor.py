@@ -53,7 +53,7 @@ def examined(engine: Engine, name: str, **values: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return lab.load(drafters=["mdlm", "block", "block_markov", "eagle", "none"])
+    return lab.load(drafters=["masked", "block", "block_markov", "eagle", "none"])
 
 
 WRITTEN: dict[tuple[Any, ...], doctor._Text] = {}
@@ -86,7 +86,7 @@ def slow_but(names: Iterable[str], *quick: str) -> Any:
 # Sound pairs.
 
 
-@pytest.mark.parametrize("name", slow_but(["mdlm", "block", "block_markov", "eagle"], "block"))
+@pytest.mark.parametrize("name", slow_but(["masked", "block", "block_markov", "eagle"], "block"))
 def test_a_sound_drafter_is_found_correctly_declared(engine: Engine, name: str) -> None:
     before = {key: value.clone() for key, value in weights(engine, name).items()}
     final = examined(engine, name)
@@ -98,7 +98,7 @@ def test_a_sound_drafter_is_found_correctly_declared(engine: Engine, name: str) 
     assert all(0 < alpha <= 1 for alpha in declared["alpha_at"])
     own = {
         "block": {"shift", "mask id", "feature layers", "embedding of the anchor slot", "positions"},
-        "mdlm": {"mask id"},
+        "masked": {"mask id"},
         "eagle": {"shift", "feature layers"},
     }
     expected = own[name.split("_")[0]]
@@ -191,13 +191,13 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str, monkeyp
 
 @pytest.mark.slow
 def test_a_wrong_mask_id_in_the_config_of_a_shipped_denoiser_is_named(engine: Engine, tmp_path: Path) -> None:
-    shipped, folder = EMBEDDED.drafter("mdlm"), tmp_path / "drafter"
+    shipped, folder = EMBEDDED.drafter("masked"), tmp_path / "drafter"
     shutil.copytree(shipped.source, folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "mask_token_id": 77}))
     drafters = (dataclasses.replace(shipped, source=str(folder)), NONE)
     broken = Engine(load_pair(dataclasses.replace(EMBEDDED, drafters=drafters), engine.pair.placement))
-    final = examined(broken, "mdlm")
+    final = examined(broken, "masked")
     assert (final.facts["verdict"], final.facts["suspect"]) == ("wrong", "mask id"), final.facts["findings"]
     assert final.facts["change"] == "1 “<|mask|>”"
 
@@ -205,7 +205,7 @@ def test_a_wrong_mask_id_in_the_config_of_a_shipped_denoiser_is_named(engine: En
 class Knowing(Stateless):
     """Drafts what the target says, but only behind a sign, or only ``without`` one."""
 
-    name, drafting = "mdlm", "denoise"
+    name, drafting = "masked", "denoise"
 
     def __init__(self, engine: Engine, sign: str, *, without: bool = False) -> None:
         self._engine, self._without = engine, without
@@ -241,14 +241,14 @@ def test_a_template_foreign_to_the_drafter_is_named(
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
-    other = with_drafter(Engine(pair), "mdlm", Knowing(engine, sign, without=without))
-    final = examined(other, "mdlm", tokens=16)
+    other = with_drafter(Engine(pair), "masked", Knowing(engine, sign, without=without))
+    final = examined(other, "masked", tokens=16)
     assert tuple(final.facts.get(name) for name in ("verdict", "suspect", "change")) == verdict
     assert "template" not in final.facts["not_changed"]
 
 
 def test_a_weak_drafter_is_reported_as_weak(engine: Engine) -> None:
-    final = examined(with_drafter(engine, "mdlm", Knowing(engine, "never said")), "mdlm", tokens=16)
+    final = examined(with_drafter(engine, "masked", Knowing(engine, "never said")), "masked", tokens=16)
     assert final.facts["verdict"] == "weak" and "To confirm" in final.facts["findings"][-1]
 
 
@@ -293,9 +293,9 @@ def test_a_temperature_that_costs_tokens_is_named(engine: Engine) -> None:
 @pytest.mark.parametrize("own", [False, True])
 def test_text_that_a_drafter_has_not_seen_is_named(engine: Engine, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "EVERY", 13)
-    other = with_drafter(engine, "mdlm", Knowing(engine, "Zebra" if own else "(", without=True))
+    other = with_drafter(engine, "masked", Knowing(engine, "Zebra" if own else "(", without=True))
     texts = "\n".join(f"Zebra number {n} went to the river" for n in range(6)) if own else ""
-    final = examined(other, "mdlm", tokens=16, per_flavour=4, texts=texts)
+    final = examined(other, "masked", tokens=16, per_flavour=4, texts=texts)
     assert final.facts["suspect"] == "text", final.facts["findings"]
     assert ("your prompts" if own else "code") in final.facts["findings"][0]
 
@@ -450,11 +450,11 @@ def test_a_wrong_shift_on_the_command_line_is_named(
     assert main([*asked, "--shift", "0", "--json", str(file)]) == 0
     assert "The shift looks wrongly declared: with 1 instead of 0" in capsys.readouterr().out
     final = json.loads(file.read_text())
-    assert (final["facts"]["suspect"], final["settings"]["drafter"]) == ("shift", "mdlm")
+    assert (final["facts"]["suspect"], final["settings"]["drafter"]) == ("shift", "masked")
     assert str(tmp_path) not in final["provenance"]["command"]
     assert main([*asked, "--shift", "1"]) == 0
-    assert "mdlm looks correctly declared" in capsys.readouterr().out
-    again = ["doctor", "--pair", final["settings"]["pair"], "--drafter", "mdlm", *PATIENT]
+    assert "masked looks correctly declared" in capsys.readouterr().out
+    again = ["doctor", "--pair", final["settings"]["pair"], "--drafter", "masked", *PATIENT]
     assert main(again) == 0, "the name of a pair says everything about it"
     assert "The shift looks wrongly declared" in capsys.readouterr().out
 
@@ -501,7 +501,7 @@ def test_explorations_of_an_own_pair(own: list[str], tmp_path: Path, capsys: pyt
     assert {row["method"] for row in final["rows"]} == {"specdiff", "prompt_lookup"}
     assert all("failed" not in row for row in final["rows"])
     assert {rows for rows, _ in final["facts"]["curve"]} == {1, 2, 3, 4, 5, 7, 9, 13, 17, 21, 25, 32, 48}
-    assert [gamma for gamma, _ in final["facts"]["drafts"]["mdlm"]] == [1, 4, 8, 16]
+    assert [gamma for gamma, _ in final["facts"]["drafts"]["masked"]] == [1, 4, 8, 16]
     final = answer("text", "--methods", "specdiff", "--tokens", "32", "--per-flavour", "5")
     assert all("The prompt has" in line for line in final["facts"]["skipped"])
     assert 20 > len(final["facts"]["skipped"]) > 5, "some of the project's own have room"

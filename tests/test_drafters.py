@@ -119,16 +119,16 @@ def test_a_foreign_drafter_that_fails_is_named(caplog: pytest.LogCaptureFixture)
             raise TypeError("no such thing")
 
     for module, expected in (("package:build", DraftContractError), ("vanilla", TypeError)):
-        engine = engine_of(Ledger(lambda text: torch.zeros(3), 3), {"mdlm": Broken()})
-        spec = DrafterSpec(name="mdlm", label="", module=module)
+        engine = engine_of(Ledger(lambda text: torch.zeros(3), 3), {"masked": Broken()})
+        spec = DrafterSpec(name="masked", label="", module=module)
         engine.pair = dataclasses.replace(
             engine.pair, spec=dataclasses.replace(engine.pair.spec, drafters=(spec, NONE))
         )
         with pytest.raises(expected, match="no such thing"):
-            list(engine.decode("2022", DecodeConfig(drafter="mdlm", max_new_tokens=2)))
+            list(engine.decode("2022", DecodeConfig(drafter="masked", max_new_tokens=2)))
         if spec.is_foreign:
-            lanes = {name: DecodeConfig(drafter=name, max_new_tokens=2) for name in ("mdlm", "none")}
+            lanes = {name: DecodeConfig(drafter=name, max_new_tokens=2) for name in ("masked", "none")}
             (failed, error), *steps = race(engine, "2022", lanes)
-            assert (failed, type(error)) == ("mdlm", expected), "it fails when it warms up"
+            assert (failed, type(error)) == ("masked", expected), "it fails when it warms up"
             assert {lane for lane, _ in steps} == {"none"} and isinstance(steps[-1][1], Finished)
-    assert "the drafter mdlm failed" in caplog.text
+    assert "the drafter masked failed" in caplog.text

@@ -45,10 +45,10 @@ DRAFTERS = [spec.name for spec in EMBEDDED.drafters if spec.name != "none"]
 CPU = choose_placement("cpu", "fp32")
 IDS = 4096  # of the shipped pair
 WAYS = [
-    *((name, {"steps": 2}) for name in ("block", "block_markov", "mdlm")),
-    *((name, {"tree_nodes": 12}) for name in ("block", "block_markov", "mdlm", "eagle")),
-    *((name, {"num_drafts": 2}) for name in ("block", "block_markov", "mdlm")),
-    *((name, {}) for name in ("block", "block_markov", "mdlm", "autoregressive", "eagle")),
+    *((name, {"steps": 2}) for name in ("block", "block_markov", "masked")),
+    *((name, {"tree_nodes": 12}) for name in ("block", "block_markov", "masked", "eagle")),
+    *((name, {"num_drafts": 2}) for name in ("block", "block_markov", "masked")),
+    *((name, {}) for name in ("block", "block_markov", "masked", "autoregressive", "eagle")),
 ]
 
 
@@ -140,7 +140,7 @@ SHAPES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
-@pytest.mark.parametrize(("drafter", "shape"), spread(["block", "block_markov", "mdlm"], SHAPES))
+@pytest.mark.parametrize(("drafter", "shape"), spread(["block", "block_markov", "masked"], SHAPES))
 def test_match_is_vanilla_through_trees_and_several_drafts(
     engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, shape: dict[str, Any], extent: str
 ) -> None:
@@ -237,7 +237,7 @@ LANES = {
     "vanilla": DecodeConfig(drafter="none", max_new_tokens=12),
     "block": DecodeConfig(drafter="block", gamma=8, max_new_tokens=12),
     "markov_tree": DecodeConfig(drafter="block_markov", gamma=5, tree_nodes=12, max_new_tokens=12),
-    "specdiff": DecodeConfig(drafter="mdlm", gamma=4, steps=2, temperature=0.8, seed=3, max_new_tokens=12),
+    "specdiff": DecodeConfig(drafter="masked", gamma=4, steps=2, temperature=0.8, seed=3, max_new_tokens=12),
 }
 TIMES = {"span", "at", "seconds", "seconds_by", "started_at", "waited_seconds", "peak_bytes"}
 
@@ -303,7 +303,7 @@ def test_a_warm_up_is_paid_once_and_can_be_ended(engine: Engine, monkeypatch: py
 
 def test_a_controller_needs_the_seconds_of_each_pass(engine: Engine) -> None:
     for auto, grain in ((True, "step"), (False, "total")):
-        config = DecodeConfig(drafter="mdlm", auto=auto, max_new_tokens=4)
+        config = DecodeConfig(drafter="masked", auto=auto, max_new_tokens=4)
         header = next(e for e in engine.decode("Once", config, grain="total") if isinstance(e, RunStarted))
         assert header.grain == grain
 

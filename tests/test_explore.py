@@ -87,7 +87,7 @@ def test_the_command_says_the_same(kind: type[Exploration], values: dict[str, An
         (SideBySide, {**TWO, "prompt": " "}, "prompt"),
         (Losslessness, {"gamma": 2, "steps": 4}, "T = 4"),
         (Losslessness, {"rules": "wrong"}, "rule"),
-        (Losslessness, {"models": "mdlm", "prompt": "word " * 79}, "too long"),
+        (Losslessness, {"models": "masked", "prompt": "word " * 79}, "too long"),
         (Losslessness, {"rules": "self", "steps": 1}, "K is 1"),
         (Losslessness, {"rules": "ratio,trie", "num_drafts": 3, "steps": 2}, "T is 2"),
         (Losslessness, {"rules": "ratio,naive", "num_drafts": 3}, "test one"),
@@ -110,7 +110,7 @@ def test_published_curves_lie_over_our_own_and_are_hidden_at_first() -> None:
         return curves
 
     assert published("temperature", "fall")[0]["y"] == [4.91, 4.24], "DFlash, table of its paper"
-    (steps,) = published("window-map.mdlm", "steps")
+    (steps,) = published("window-map.masked", "steps")
     assert steps["x"] == [3, 4, 6, 8, 10] and steps["y"][0] == pytest.approx(30.1 / 4.5)
 
 
@@ -242,9 +242,9 @@ def test_the_largest_seed_has_room_for_all_attempts() -> None:
     [
         (
             Losslessness,
-            {"models": "mdlm", "rules": "ratio", "runs": 200, "length": 1, "top_k": 2, "gamma": 1, "steps": 1},
+            {"models": "masked", "rules": "ratio", "runs": 200, "length": 1, "top_k": 2, "gamma": 1, "steps": 1},
         ),
-        (Doctor, {"drafter": "mdlm", "per_flavour": 1, "flavours": "stories", "tokens": 16}),
+        (Doctor, {"drafter": "masked", "per_flavour": 1, "flavours": "stories", "tokens": 16}),
     ],
     ids=["losslessness", "doctor"],
 )
@@ -252,7 +252,7 @@ def test_the_engine_of_other_runs_is_never_changed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: type[Exploration], values: dict[str, Any]
 ) -> None:
     """Nor its drafters: others decode with them at the same time. It may look for another number of threads."""
-    shared = (engine, *(engine.drafter(name) for name in ("none", "mdlm")))
+    shared = (engine, *(engine.drafter(name) for name in ("none", "masked")))
 
     def refuse(one: Any, name: str, value: Any) -> None:
         assert name == "_threads" or not any(one is other for other in shared), name

@@ -64,7 +64,7 @@ def test_the_command_line_writes_answers(
     assert (final["kind"], final["name"]) == ("exploration", "window-map")
     assert (final["done"], final["total"]) == (steps, steps)
     assert [row["prompts"] for row in final["rows"]] == [1]
-    assert set(read_trace(out.parent / final["files"]["mdlm/2/1"]).lanes) == {"vanilla", "drafted"}
+    assert set(read_trace(out.parent / final["files"]["masked/2/1"]).lanes) == {"vanilla", "drafted"}
     printed = capsys.readouterr().out
     (columns, *_), head = csv.reader(table.read_text(encoding="utf-8").splitlines()), printed.splitlines()[0].split()
     assert head == columns and final["report"]["answer"] in printed

@@ -132,11 +132,11 @@ DRAFTS: dict[str, Any] = {"rules": "self,trie,multi_round", "steps": 1, "runs": 
     [
         {**DRAFTS, "models": "coins", "num_drafts": 3},
         slow({**DRAFTS, "models": "tables", "num_drafts": 4, "gamma": 3, "length": 3, "seed": 2}),
-        slow({**DRAFTS, "models": "mdlm_streak", "num_drafts": 2, "runs": 200}),
+        slow({**DRAFTS, "models": "masked_streak", "num_drafts": 2, "runs": 200}),
         slow({"models": "tables", "order": "random", "gamma": 3, "steps": 3, "length": 3}),
         {"models": "tables", "order": "value_confidence", "steps": 1, "seed": 3},
         slow({"models": "tables", "temperature": 0, "draft_temperature": 1}),
-        slow({"models": "mdlm_streak", "order": "entropy", "top_k": 3, "runs": 200}),
+        slow({"models": "masked_streak", "order": "entropy", "top_k": 3, "runs": 200}),
     ],
     ids=str,
 )
@@ -150,7 +150,7 @@ def test_exact_rules_keep_the_distribution_in_every_order(engine: Engine, values
 
 
 def test_the_exact_distribution_is_the_networks_own(engine: Engine) -> None:
-    what = parse(Losslessness, {"models": "mdlm", "length": 2, "top_k": 2})
+    what = parse(Losslessness, {"models": "masked", "length": 2, "top_k": 2})
     target, _, prompt = losslessness._models(what, engine)
     run = engine.target.start()
     run.read(prompt[:-1])

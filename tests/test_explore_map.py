@@ -103,7 +103,7 @@ def test_a_prediction_is_the_formula_on_bare_passes() -> None:
     passes = PassCosts(target={1: 0.010, 5: 0.014}, draft={4: 0.003}, again={4: 0.002}, context=48)
     vanilla = types.SimpleNamespace(committed=100, seconds_by={"prefill": 0.1})
     own = types.SimpleNamespace(committed=50, alpha=0.5, alpha_at=(0.8, 0.5, 0.5, 0.5))
-    row = predicted(BenchSetting("mdlm", 4, 3), own, vanilla, passes)
+    row = predicted(BenchSetting("masked", 4, 3), own, vanilla, passes)
     tau = 1 + 0.8 + 0.4 + 0.2 + 0.1
     assert row["predicted_tau"] == pytest.approx(tau)
     assert row["geometric_tau"] == pytest.approx(1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16)

@@ -16,7 +16,7 @@ from specdiff_core.train import curve
 
 RUN = Training(
     steps=400, tokens=4000, seconds=12.5, hardware="1 thread", commit="abc", corpus="123", seed=0,
-    command="python -m specdiff_core train mdlm",
+    command="python -m specdiff_core train masked",
 )  # fmt: skip  # several fields a line
 
 

@@ -121,14 +121,14 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub with a pair in the released formats."""
     size = save_tokenizer(tmp_path / "hub" / "lab" / "gpt2")
     save_target(tmp_path / "hub" / "lab" / "gpt2", size)
-    save_drafter(tmp_path / "hub" / "lab" / "mdlm", size + 1)
+    save_drafter(tmp_path / "hub" / "lab" / "masked", size + 1)
     with Hub(tmp_path / "hub").as_the_hub(monkeypatch, tmp_path / "cache") as hub:
         yield hub
 
 
 def pair_of(*drafters: DrafterSpec, revision: str = "") -> PairSpec:
-    mdlm = DrafterSpec(name="mdlm", label="", module="masked_diffusion", source="lab/mdlm", context=32)
-    found = (*(drafters or (mdlm,)), NONE)
+    masked = DrafterSpec(name="masked", label="", module="masked_diffusion", source="lab/masked", context=32)
+    found = (*(drafters or (masked,)), NONE)
     return PairSpec(name="tiny", label="Tiny", target="lab/gpt2", revision=revision, context=64, drafters=found)
 
 
@@ -137,12 +137,12 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub) -> None:
     (served.root / "lab" / "gpt2" / "chat_template.jinja").write_text("{{ messages[0].content }}")
     (served.root / "lab" / "gpt2" / "consolidated.safetensors").write_text("the same weights, twice as many bytes")
     loaded = load_pair(pair_of(), CPU, progress=lines.append)
-    assert set(loaded.drafters) == {"mdlm", "none"} and not loaded.missing
+    assert set(loaded.drafters) == {"masked", "none"} and not loaded.missing
     assert loaded.tokenizer.chat_template == "{{ messages[0].content }}", "it is apart"
     first = served.commit("lab/gpt2")
     assert loaded.source_name("target") == f"lab/gpt2@{first} (not pinned by this project: as first fetched here)"
-    assert hub.commit("lab/mdlm", "") == served.commit("lab/mdlm")
-    run = Engine(loaded).decode("the cat", DecodeConfig(pair="tiny", drafter="mdlm", max_new_tokens=2))
+    assert hub.commit("lab/masked", "") == served.commit("lab/masked")
+    run = Engine(loaded).decode("the cat", DecodeConfig(pair="tiny", drafter="masked", max_new_tokens=2))
     header = next(event for event in run if isinstance(event, RunStarted))
     assert first in header.models["target"] and "not pinned" in header.models["drafter"]
     assert len(served.weights_asked()) == 2
@@ -232,9 +232,9 @@ def test_a_repository_that_the_hub_does_not_give(
     with pytest.raises(PairUnavailable, match=words) as refused:
         load_pair(pair_of(), CPU)
     assert hint in refused.value.hint
-    served.refused = {"lab/mdlm": served.refused["lab/gpt2"]}
+    served.refused = {"lab/masked": served.refused["lab/gpt2"]}
     loaded = load_pair(pair_of(), CPU)
-    assert set(loaded.drafters) == {"none"} and re.search(words.replace("gpt2", "mdlm"), loaded.missing["mdlm"])
+    assert set(loaded.drafters) == {"none"} and re.search(words.replace("gpt2", "masked"), loaded.missing["masked"])
 
 
 def test_a_commit_that_is_gone_a_full_disk_and_no_network(
@@ -285,13 +285,13 @@ def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
         load_pair(pair, CPU, drafters=["none"])
     assert not served.weights_asked()
     hardly = Machine(device="cpu", dtype="fp32", free=memory.RUNTIME["cpu"] + 1)
-    assert " fits" not in refusal(pair, hardly, ["mdlm", "none"]), "in nothing that was not counted"
+    assert " fits" not in refusal(pair, hardly, ["masked", "none"]), "in nothing that was not counted"
     machine = Machine(device="cpu", dtype="fp32", free=need.total)
     loaded = load_pair(pair, CPU, drafters=["none"])
     assert len(served.weights_asked()) == 1
     machine = Machine(device="cpu", dtype="fp32", free=100)
-    loaded.add(pair.drafter("mdlm"), lambda message: None)
-    assert "drafter 'mdlm' needs about" in loaded.missing["mdlm"] and len(served.weights_asked()) == 1
+    loaded.add(pair.drafter("masked"), lambda message: None)
+    assert "drafter 'masked' needs about" in loaded.missing["masked"] and len(served.weights_asked()) == 1
 
 
 def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, mon
     lines: list[str] = []
     engine = Engine.load("tiny", device="cpu", progress=lines.append)
     assert set(engine.pair.drafters) == {"none"} and len(served.weights_asked()) == 1
-    same_text(engine, "mdlm")
+    same_text(engine, "masked")
     assert len(served.weights_asked()) == 2 and any(message.startswith("Loading the drafter") for message in lines)
 
 
@@ -320,8 +320,8 @@ def test_the_command_fetches_a_pair(served: Hub, tmp_path: Path) -> None:
     code = (
         "import sys; from specdiff_core.schema import pairs; from specdiff_core import cli\n"
         "from specdiff_core.schema.pairs import DrafterSpec, PairSpec, NONE\n"
-        "mdlm = DrafterSpec(name='mdlm', label='', module='masked_diffusion', source='lab/mdlm')\n"
-        "pairs.PAIRS['tiny'] = PairSpec(name='tiny', label='', target='lab/gpt2', drafters=(mdlm, NONE))\n"
+        "masked = DrafterSpec(name='masked', label='', module='masked_diffusion', source='lab/masked')\n"
+        "pairs.PAIRS['tiny'] = PairSpec(name='tiny', label='', target='lab/gpt2', drafters=(masked, NONE))\n"
         "status = cli.main(sys.argv[1:]); assert 'torch' not in sys.modules; raise SystemExit(status)"
     )
     own = {"HF_ENDPOINT": served.url, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "home")}
@@ -330,13 +330,13 @@ def test_the_command_fetches_a_pair(served: Hub, tmp_path: Path) -> None:
         command = [sys.executable, "-c", code, "pairs", "--fetch", *words]
         return subprocess.run(command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True)
 
-    done = run("tiny", "--drafters", "mdlm")
+    done = run("tiny", "--drafters", "masked")
     assert done.returncode == 0, done.stderr
-    assert f"lab/gpt2 at {served.commit('lab/gpt2')}: " in done.stdout and "lab/mdlm at" in done.stdout
-    served.refused["lab/mdlm"] = (403, "GatedRepo")
+    assert f"lab/gpt2 at {served.commit('lab/gpt2')}: " in done.stdout and "lab/masked at" in done.stdout
+    served.refused["lab/masked"] = (403, "GatedRepo")
     own["HF_HOME"] = str(tmp_path / "another")
     failed = run("tiny")
-    assert failed.returncode and "lab/mdlm is gated" in failed.stderr and "hf auth login" in failed.stderr
+    assert failed.returncode and "lab/masked is gated" in failed.stderr and "hf auth login" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 
@@ -441,7 +441,7 @@ def test_what_would_fit_is_said() -> None:
 
 
 def test_a_published_pair_plays_the_methods_with_its_own_drafters() -> None:
-    for pair, drafter in (("gpt2-mdlm:xl", "mdlm"), ("qwen2.5-diffucoder:14b", "diffucoder"), ("embedded", "mdlm")):
+    for pair, drafter in (("gpt2-mdlm:xl", "masked"), ("qwen2.5-diffucoder:14b", "diffucoder"), ("embedded", "masked")):
         lanes = race_lanes(DecodeConfig(pair=pair, drafter="none"), ["specdiff"])
         assert lanes["specdiff"].drafter == drafter and lanes["vanilla"].drafter == "none"
     with pytest.raises(ConfigError, match="no drafter for specdiff"):

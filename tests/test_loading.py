@@ -34,8 +34,8 @@ GPT2_MDLM = PAIRS["gpt2-mdlm"]
 def pair(tmp_path: Path) -> PairSpec:
     size = save_tokenizer(tmp_path / "gpt2")
     save_target(tmp_path / "gpt2", size)
-    save_drafter(tmp_path / "mdlm", size + 1)
-    drafter = dataclasses.replace(GPT2_MDLM.drafter("mdlm"), source=str(tmp_path / "mdlm"), revision="", context=32)
+    save_drafter(tmp_path / "masked", size + 1)
+    drafter = dataclasses.replace(GPT2_MDLM.drafter("masked"), source=str(tmp_path / "masked"), revision="", context=32)
     return dataclasses.replace(
         GPT2_MDLM,
         target=str(tmp_path / "gpt2"),
@@ -49,19 +49,19 @@ def pair(tmp_path: Path) -> PairSpec:
 def test_the_pair_loads_and_decodes(pair: PairSpec) -> None:
     lines: list[str] = []
     loaded = load_pair(pair, CPU, progress=lines.append)
-    assert set(loaded.drafters) == {"mdlm", "none"} and loaded.missing == {}
+    assert set(loaded.drafters) == {"masked", "none"} and loaded.missing == {}
     assert not loaded.model.training and not any(p.requires_grad for p in loaded.model.parameters())
     assert lines and loaded.source_name("target").endswith("/gpt2") and loaded.source_name("none") == "none"
     assert set(load_pair(pair, CPU, drafters=["none"]).drafters) == {"none"}
     with pytest.raises(ConfigError):
         load_pair(pair, CPU, drafters=["eagle"])
-    done = same_text(Engine(loaded), "mdlm", steps=2)
+    done = same_text(Engine(loaded), "masked", steps=2)
     assert len(done.ids) == 12 and done.peak_bytes is None, "of the process"
 
 
 def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
     """Tokens beyond the view change nothing, those inside do; a wide window leaves 16 of them."""
-    drafter = load_pair(pair, CPU).drafters["mdlm"]
+    drafter = load_pair(pair, CPU).drafters["masked"]
     recent = [3 + i % 40 for i in range(28)]
 
     def q(ids: list[int], gamma: int = 4) -> torch.Tensor:
@@ -78,7 +78,7 @@ def test_the_view_is_cropped_on_the_left(pair: PairSpec) -> None:
 
 
 def test_a_denoiser_reads_what_earlier_steps_revealed(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    drafter, seen = load_pair(pair, CPU).drafters["mdlm"], list[list[int]]()
+    drafter, seen = load_pair(pair, CPU).drafters["masked"], list[list[int]]()
     logits, mask = drafter.logits, drafter.mask_id
     monkeypatch.setattr(drafter, "logits", lambda ids, gamma: seen.append(ids[-gamma:].tolist()) or logits(ids, gamma))
     ids = first_draft(drafter, [1, 2, 3], 4, steps=2).ids
@@ -90,19 +90,19 @@ def test_a_denoiser_reads_what_earlier_steps_revealed(pair: PairSpec, monkeypatc
     ("model_length", 10**12), ("n_heads", True), ("n_blocks", None),
 ])  # fmt: skip
 def test_a_damaged_drafter_config_costs_its_drafter_only(pair: PairSpec, field: str, value: Any) -> None:
-    change(pair.drafter("mdlm").source, **{field: value})
+    change(pair.drafter("masked").source, **{field: value})
     loaded = load_pair(pair, CPU)
     assert set(loaded.drafters) == {"none"}
-    assert "config.json" in loaded.missing["mdlm"] and field in loaded.missing["mdlm"]
+    assert "config.json" in loaded.missing["masked"] and field in loaded.missing["masked"]
 
 
 def test_what_nobody_foresaw_in_a_drafter_costs_it_only_and_is_logged(
     pair: PairSpec, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("specdiff_core.drafters.masked_diffusion.build", lambda *_, **__: 1 // 0)
-    assert load_pair(pair, CPU).missing["mdlm"].startswith("test_what_nobody_foresaw_in_a_0/mdlm: no model")
-    assert "ZeroDivisionError" in load_pair(pair, CPU).missing["mdlm"]
-    assert "mdlm" in caplog.text and "Traceback" in caplog.text
+    assert load_pair(pair, CPU).missing["masked"].startswith("test_what_nobody_foresaw_in_a_0/masked: no model")
+    assert "ZeroDivisionError" in load_pair(pair, CPU).missing["masked"]
+    assert "masked" in caplog.text and "Traceback" in caplog.text
 
 
 @pytest.mark.parametrize("values", [
@@ -168,11 +168,11 @@ def test_damaged_target_files_are_named(pair: PairSpec) -> None:
 
 def test_a_drafter_with_other_ids_is_left_out_alone(pair: PairSpec, tmp_path: Path) -> None:
     save_drafter(tmp_path / "other", 100)
-    other = dataclasses.replace(pair.drafter("mdlm"), source=str(tmp_path / "other"))
+    other = dataclasses.replace(pair.drafter("masked"), source=str(tmp_path / "other"))
     loaded = load_pair(dataclasses.replace(pair, drafters=(other, NONE)), CPU)
-    assert set(loaded.drafters) == {"none"} and "tokenizer" in loaded.missing["mdlm"]
+    assert set(loaded.drafters) == {"none"} and "tokenizer" in loaded.missing["masked"]
     with pytest.raises(ConfigError, match="share one tokenizer"):
-        next(Engine(loaded).decode("the", DecodeConfig(drafter="mdlm")))
+        next(Engine(loaded).decode("the", DecodeConfig(drafter="masked")))
 
 
 def test_tokenizer_and_target_must_agree(pair: PairSpec, tmp_path: Path) -> None:
@@ -237,12 +237,12 @@ def test_a_tokenizer_that_names_an_id_too_many(pair: PairSpec) -> None:
 
 def test_a_mask_that_the_target_may_say_is_refused(pair: PairSpec) -> None:
     """A drafter's mask that is an ordinary id of the target must be in ``suppress``."""
-    folder = Path(pair.drafter("mdlm").source)
+    folder = Path(pair.drafter("masked").source)
     size = json.loads((Path(pair.target) / "config.json").read_text())["vocab_size"]
     save_drafter(folder, size)
-    assert "mask id" in load_pair(pair, CPU).missing["mdlm"]
+    assert "mask id" in load_pair(pair, CPU).missing["masked"]
     loaded = load_pair(dataclasses.replace(pair, suppress=(size - 1,)), CPU)
-    draft = first_draft(loaded.drafters["mdlm"], [5], 4)
+    draft = first_draft(loaded.drafters["masked"], [5], 4)
     assert float(draft.probs[:, size - 1].max()) == 0.0
 
 
@@ -257,7 +257,7 @@ def test_no_memory_is_said_so(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -
 
 def test_availability_of_local_files(pair: PairSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     assert availability(pair) == (True, "")
-    (Path(pair.drafter("mdlm").source) / "model.safetensors").unlink()
+    (Path(pair.drafter("masked").source) / "model.safetensors").unlink()
     assert availability(pair)[0]  # vanilla still runs
     monkeypatch.setattr(here, "find_machine", lambda: Machine(device="cpu", dtype="fp32", free=10**6))
     usable, reason = availability(pair)

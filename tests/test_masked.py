@@ -115,7 +115,7 @@ def test_training_sees_what_a_run_drafts_from(denoiser: CachedDenoiser, drafter:
 
 
 def draft(session: Any, ids: Sequence[int], steps: int = 2) -> Draft:
-    config = DecodeConfig(temperature=1.0, drafter="mdlm")
+    config = DecodeConfig(temperature=1.0, drafter="masked")
     fields: dict[str, Any] = {"order": RevealOrder.ENTROPY, "sampling": config.draft_sampling}
     sampler = Streams(3, shared=False).draft(len(ids))
     drafted: Draft = run_to_end(

@@ -73,16 +73,16 @@ ROWS = [
 
 
 def test_settings_one_by_one() -> None:
-    keys = ["block/9/1", "block/9/1/12", "mdlm/8/1/0/4/trie", "block/16/1/auto", "block/9/1"]
+    keys = ["block/9/1", "block/9/1/12", "masked/8/1/0/4/trie", "block/16/1/auto", "block/9/1"]
     settings = listed(keys, BASE)
     assert [setting.key for setting in settings] == ["none/1/1", *keys[:-1]]
     assert all(BenchSetting.parse(setting.key) == setting for setting in settings)
     assert settings[-1].config(BASE).auto and not settings[1].config(BASE).auto
     alike = listed(["autoregressive/4/1", "autoregressive/4/4", "none/7/3", "block/9/4/12"], BASE)
     assert [setting.key for setting in alike] == ["none/1/1", "autoregressive/4/4", "block/9/1/12"]
-    config = BenchSetting.parse("mdlm_streak/9/1/0/8/trie").config(BASE)
+    config = BenchSetting.parse("masked_streak/9/1/0/8/trie").config(BASE)
     assert (config.num_drafts, config.selection.value, config.tree_nodes) == (8, "trie", 0)
-    assert BenchSetting.of_config(config).key == "mdlm_streak/9/1/0/8/trie"
+    assert BenchSetting.of_config(config).key == "masked_streak/9/1/0/8/trie"
 
 
 @pytest.mark.parametrize(

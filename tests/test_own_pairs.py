@@ -160,10 +160,10 @@ def test_a_revision_is_a_commit_or_a_branch() -> None:
 def test_the_drafters_config_says_what_it_is(target: str, tmp_path: Path) -> None:
     dream(tmp_path / "dream")
     spec = own_pair(target, tmp_path / "dream").drafters[0]
-    assert (spec.name, spec.module, spec.logit_shift) == ("mdlm", "masked_diffusion", 1)
-    save_drafter(tmp_path / "mdlm", IDS + 1)
-    spec = own_pair(target, tmp_path / "mdlm").drafters[0]
-    assert (spec.name, spec.logit_shift, spec.context) == ("mdlm", 0, 48)
+    assert (spec.name, spec.module, spec.logit_shift) == ("masked", "masked_diffusion", 1)
+    save_drafter(tmp_path / "masked", IDS + 1)
+    spec = own_pair(target, tmp_path / "masked").drafters[0]
+    assert (spec.name, spec.logit_shift, spec.context) == ("masked", 0, 48)
     spec = own_pair(target, target).drafters[0]
     assert (spec.name, spec.module, spec.drafting) == ("autoregressive", "autoregressive", "sequential")
     block = EMBEDDED.drafter("block")
@@ -196,7 +196,7 @@ def test_what_the_config_leaves_open_must_be_declared(target: str, tmp_path: Pat
         own_pair(target, folder, shift=1, kind="masked")
     assert error.value.field == "mask_id"
     spec = own_pair(target, folder, shift=1, kind="masked", mask_id=mask_id).drafters[0]
-    assert (spec.name, spec.logit_shift, spec.mask_id) == ("mdlm", 1, mask_id)
+    assert (spec.name, spec.logit_shift, spec.mask_id) == ("masked", 1, mask_id)
     dream(tmp_path / "dream")
     with pytest.raises(ConfigError, match=r"says masked, and block is declared"):
         own_pair(target, tmp_path / "dream", kind="block")
@@ -229,7 +229,7 @@ def test_a_pair_of_ones_own_decodes(target: str, tmp_path: Path, capsys: pytest.
     _, mask_id = gpt2(tmp_path / "drafter")
     drafter = str(tmp_path / "drafter")
     spec = own_pair(target, drafter, kind="masked", shift=1, mask_id=mask_id)
-    text = same_text(Engine.load(spec.name), "mdlm", "prompt_lookup").text
+    text = same_text(Engine.load(spec.name), "masked", "prompt_lookup").text
     flags = ["--kind", "masked", "--shift", "1", "--mask-id", str(mask_id), "--max-new-tokens", "12", "--ignore-eos"]
     assert main(["decode", "--prompt", "the cat", "--target", target, "--drafter", drafter, *flags]) == 0
     assert text.strip() in capsys.readouterr().out
@@ -372,6 +372,12 @@ def test_a_single_name_is_a_repository_unless_a_folder_has_it(tmp_path: Path, mo
 
 def test_kinds_have_the_methods_names_too() -> None:
     names = {"dflash": "block", "ddtree": "block", "block_markov": "block", "specdiff": "masked", "eagle2": "eagle"}
-    names |= {"mdlm_streak": "masked", "denoise": "masked", "sequential": "autoregressive", "eagle": "eagle"}
+    names |= {
+        "masked_streak": "masked",
+        "denoise": "masked",
+        "mdlm": "masked",
+        "sequential": "autoregressive",
+        "eagle": "eagle",
+    }
     for name, kind in names.items():
         assert parse({"target": "a/b", "drafter": "c/d", "kind": name}).kind == kind

@@ -61,13 +61,13 @@ METHODS = {
     "block_markov-steps": Method(12, 24, "block_markov", {"steps": 2}),
     "block_markov-tree": Method(6, 11, "block_markov", {**TREE, "auto": True}),
     "block_markov-drafts": Method(10, 23, "block_markov", {"num_drafts": 3, "selection": Selection.MULTI_ROUND}),
-    "mdlm": Method(9, 11, "mdlm", {"top_k": 50, "top_p": 0.9}),
+    "masked": Method(9, 11, "masked", {"top_k": 50, "top_p": 0.9}),
     **{
-        f"mdlm-{order.value}": Method(waits, copies, "mdlm", {"steps": 2, "order": order})
+        f"masked-{order.value}": Method(waits, copies, "masked", {"steps": 2, "order": order})
         for order, waits, copies in zip(RevealOrder, (12, 12, 13, 13, 13, 14), (18, 20, 21, 21, 21, 24), strict=True)
     },
     **{
-        f"mdlm-{way.value}": Method(waits, copies, "mdlm_streak", {"num_drafts": 3, "selection": way})
+        f"masked-{way.value}": Method(waits, copies, "masked_streak", {"num_drafts": 3, "selection": way})
         for way, waits, copies in zip(Selection, (11, 13, 13), (18, 19, 18), strict=True)
     },
 }

@@ -175,7 +175,7 @@ export class Question {
         : 'There is no recording yet. Press Measure here.';
     }
     const { models = '', pair = 'embedded' } = answer.settings;
-    const other = models && !/^mdlm/.test(models);
+    const other = models && !/^masked/.test(models);
     const model = other ? '' : ` Model: ${this.options.pairs[pair]?.label ?? pair}.`;
     return originWords(answer) + model;
   }

@@ -72,7 +72,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
 
     pair: EMBEDDED = "embedded"  # the outcomes of other models are too many to count
     models: Annotated[
-        Literal["coins", "tables", "mdlm", "mdlm_streak", "engines"],
+        Literal["coins", "tables", "masked", "masked_streak", "engines"],
         ask(
             "Models",
             "Coins: the smallest case in which p/q in any order fails. Tables: three symbols, random distributions. "
@@ -121,7 +121,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             base |= {"steps": 1, "order": "left_to_right", "top_k": engines.KEPT}
             rule = "ratio"
         length = self.size + self.gamma + 1  # no window is cut short
-        shared = {"drafter": "mdlm", "rule": SELECTIONS.get(rule, rule), "seed": seed, "ignore_eos": True}
+        shared = {"drafter": "masked", "rule": SELECTIONS.get(rule, rule), "seed": seed, "ignore_eos": True}
         return DecodeConfig.parse({**base, **shared, "max_new_tokens": length})
 
     def check(self) -> None:
@@ -163,7 +163,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     @property
     def embedded(self) -> bool:
         """Whether the models are the pair's."""
-        return self.models.startswith("mdlm")
+        return self.models.startswith("masked")
 
     @property
     def drafters(self) -> tuple[str, ...]:

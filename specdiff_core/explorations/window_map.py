@@ -66,7 +66,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             enum=WINDOW_DRAFTERS,
             of="drafters",
         ),
-    ] = "mdlm"
+    ] = "masked"
     gammas: Annotated[
         tuple[Side, ...],
         ask("Windows γ", "Tokens drafted per round.", least=1, most=20),

@@ -22,7 +22,7 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.settings import SETTINGS
 
-CONTROLS = {"mdlm_streak": "mdlm"}
+CONTROLS = {"masked_streak": "masked"}
 """An aligned drafter -> one that saw as many tokens from the same start, with the plain loss."""
 
 

@@ -32,7 +32,7 @@ REVISION = re.compile(r"(?!refs/)\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 _BY_FILE = {kind.module: name for name, kind in KINDS.items()}
 _CALLED = [(method.name, method.drafter) for method in METHODS] + [(spec.name, spec.name) for spec in EMBEDDED.drafters]
 CALLED = {name: kind for name, part in _CALLED if (kind := _BY_FILE.get(EMBEDDED.drafter(part).module))}
-CALLED |= {"denoise": "masked", "sequential": "autoregressive"}
+CALLED |= {"denoise": "masked", "mdlm": "masked", "sequential": "autoregressive"}
 """Name of a method or of one of its drafters, or an earlier name -> kind of drafter."""
 SHIFTS = {"dream": 1, "mdlm": 0}
 """Model type -> its shift, if all releases have one."""

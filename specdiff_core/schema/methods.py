@@ -98,13 +98,13 @@ METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
     ),
     Method(
         name="specdiff", label="SpecDiff", short="SpecDiff",
-        settings={"drafter": "mdlm", "gamma": 4},
+        settings={"drafter": "masked", "gamma": 4},
         papers=(Paper("Christopher et al.", "2408.05636"), Paper("the denoiser: Sahoo et al.", "2406.07524")),
         colour="lane-5", mark="triangle-down",
     ),
     Method(
         name="specdiff2", label="SpecDiff-2", short="SpecDiff-2",
-        settings={"drafter": "mdlm_streak", "gamma": 9, "num_drafts": 4, "selection": "self"},
+        settings={"drafter": "masked_streak", "gamma": 9, "num_drafts": 4, "selection": "self"},
         papers=(Paper("Sandler et al.", "2511.00606"),),
         colour="lane-6", mark="star",
     ),

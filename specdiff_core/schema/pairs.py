@@ -169,11 +169,11 @@ DRAFTER_KINDS: dict[str, DrafterSpec] = {kind.name: kind for kind in (
     DrafterSpec(name="block_markov", label="Block diffusion, Markov head (DSpark)", module="block_diffusion",
         chained=True, about="Denoises a block; from its one pass each token is drawn given the one "
         "before it, not by itself."),
-    DrafterSpec(name="mdlm", label="Masked diffusion (SpecDiff)", module="masked_diffusion",
+    DrafterSpec(name="masked", label="Masked diffusion (SpecDiff)", module="masked_diffusion",
         declared="masked", marks=("mdlm", "cond_dim", "dream", "specdiff"),
         about="A masked denoiser: in each pass it sees the window in both directions."),
-    DrafterSpec(name="mdlm_streak", label="Masked diffusion, streak-distilled (SpecDiff-2)", module="masked_diffusion",
-        about="The same denoiser, trained to the end for long accepted runs."),
+    DrafterSpec(name="masked_streak", label="Masked diffusion, streak-distilled (SpecDiff-2)",
+        module="masked_diffusion", about="The same denoiser, trained to the end for long accepted runs."),
     DrafterSpec(name="autoregressive", label="Small autoregressive model",
         module="autoregressive", drafting="sequential", declared="autoregressive",
         about="A small model of the target's own kind drafts one token per pass: γ passes for γ tokens."),
@@ -218,8 +218,8 @@ EMBEDDED = PairSpec(
     drafters=(
         _shipped("embedded", "block", window=16),
         _shipped("embedded", "block_markov", window=16),
-        _shipped("embedded", "mdlm", "masked", window=12),
-        _shipped("embedded", "mdlm_streak", "masked_streak", window=12),
+        _shipped("embedded", "masked", window=12),
+        _shipped("embedded", "masked_streak", window=12),
         _shipped("embedded", "autoregressive"),
         _shipped("embedded", "eagle"),
         PROMPT_LOOKUP,
@@ -236,10 +236,10 @@ SMOLLM2 = PairSpec(
     drafters=(
         _shipped("smollm2", "block", window=8),
         _shipped("smollm2", "block_markov", "block", window=8),
-        _shipped("smollm2", "mdlm", "masked", window=8,
+        _shipped("smollm2", "masked", window=8,
             about="Two layers of SmolLM2, taught to fill masks. It reads the text with a cache of its own, and nothing "
             "of what the target computed."),
-        _shipped("smollm2", "mdlm_streak", "masked_streak", window=8),
+        _shipped("smollm2", "masked_streak", window=8),
         _shipped("smollm2", "eagle"),
         PROMPT_LOOKUP,
         NONE,

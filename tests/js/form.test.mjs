@@ -25,7 +25,7 @@ const field = (name, values) => ({
   ...values,
 });
 const FIELDS = [
-  field('drafter', { of: 'drafters', choices: ['mdlm', 'block', 'dream'], default: 'mdlm' }),
+  field('drafter', { of: 'drafters', choices: ['masked', 'block', 'dream'], default: 'masked' }),
   field('method', { of: 'methods', choices: ['vanilla', 'specdiff', 'dflash'], default: 'dflash' }),
   field('methods', {
     of: 'methods',
@@ -39,7 +39,7 @@ const FIELDS = [
 const PAIRS = {
   embedded: {
     label: 'Ours',
-    drafters: { mdlm: 'Masked', block: 'Block' },
+    drafters: { masked: 'Masked', block: 'Block' },
     methods: { vanilla: 'Vanilla', specdiff: 'SpecDiff', dflash: 'DFlash' },
   },
   qwen: {
@@ -66,11 +66,11 @@ const made = () => {
 
 test('only what the chosen pair has is offered, and what it has of the choice stays', async () => {
   const { form, choose, offered, said } = made();
-  assert.deepEqual(offered('drafter'), ['mdlm', 'block']);
+  assert.deepEqual(offered('drafter'), ['masked', 'block']);
   assert.deepEqual(said('drafter'), ['Masked', 'Block']);
   assert.deepEqual(said('order'), ['Left first', 'right']);
   assert.deepEqual(form.values(), {
-    drafter: 'mdlm',
+    drafter: 'masked',
     method: 'dflash',
     methods: ['specdiff', 'dflash'],
     order: 'left',
@@ -105,7 +105,7 @@ test('a link may name a pair before its drafter or behind it, and one that is no
   const { form, offered } = made();
   form.fill({ pair: 'own?target=a%2Fb', drafter: 'block' });
   assert.equal(form.values().pair, 'own?target=a%2Fb');
-  assert.deepEqual(offered('drafter'), ['mdlm', 'block', 'dream']); // nothing is known of it
+  assert.deepEqual(offered('drafter'), ['masked', 'block', 'dream']); // nothing is known of it
 });
 
 test('the form of a race starts it with the Enter key, and takes examples, presets and models', async () => {

@@ -115,7 +115,7 @@ test('after a run stands the recorded speed-up of its own settings, and where it
     const other of [
       { pair: 'other' },
       { temperature: 1, rule: 'block' },
-      { drafter: 'mdlm' },
+      { drafter: 'masked' },
       { gamma: 5 },
       { steps: 2 },
       { num_drafts: 4, selection: 'self' },
