@@ -70,7 +70,7 @@ def attached(addresses: Sequence[str]) -> dict[str, Any]:
         if own_pairs.is_public():
             hint = "Leave out --attach, or whatever lets others in (--host, --share, --root-path)."
             raise ConfigError("A page that others reach calls no server.", field="attach", hint=hint)
-        from specdiff_core.attached import attach
+        from specdiff_core.attached.server import attach
 
         return dict(attach(*addresses))
     except SpecDiffError as error:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from specdiff_core.attached import ask
+from specdiff_core.attached.server import ask
 from specdiff_core.models.folders import read_config
 from specdiff_core.models.sources import resolve
 from specdiff_core.schema.errors import ServerError

@@ -126,9 +126,9 @@ def race(
     names = methods or [method_for(engine.pair.spec, engine.first)]
     lanes, servers = race_lanes(config, names, several), {}
     if attach:
-        from specdiff_core import attached
+        from specdiff_core.attached import server
 
-        servers = attached.attach(*((attach,) if isinstance(attach, str) else attach))
+        servers = server.attach(*((attach,) if isinstance(attach, str) else attach))
     lanes |= dict.fromkeys(servers, config)
     rendered = engine.rendered(prompt, config) if servers else ""
     return race_summary(race_repeatedly(engine, prompt, lanes, repeats=repeats, others=servers, rendered=rendered))

@@ -26,10 +26,13 @@ import pytest
 from app_fakes import FakeDecoder
 from servers import Loopback, send
 
+import specdiff_core.attached.server as attached
 from app import launch, own_pairs
 from app.run.record import Ask, decoding
-from specdiff_core import attached, cli
-from specdiff_core.attached import KEY, Attached, ask, attach
+from specdiff_core import cli
+from specdiff_core.attached.connection import KEY
+from specdiff_core.attached.protocol import KINDS
+from specdiff_core.attached.server import Attached, ask, attach
 from specdiff_core.schema.errors import ConfigError, ServerError
 from specdiff_core.schema.events import Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
 from specdiff_core.schema.metrics import fold
@@ -484,7 +487,7 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_does_not_tell_its_password() -> None:
-    found = Attached(address="http://me:secret@host:1/path", kind=attached.KINDS["vllm"], model="tiny")
+    found = Attached(address="http://me:secret@host:1/path", kind=KINDS["vllm"], model="tiny")
     assert (found.name, found.where) == ("vLLM at host:1", "http://host:1/path")
     assert "secret" not in str(found._header("Once", CONFIG))
 

@@ -24,7 +24,6 @@ from benchmarks.peers import CALLS, Lane, Peers, Turn, lanes_of, measure_peers, 
 from benchmarks.prompts import write_prompts
 from benchmarks.tables import section
 from specdiff_core import cli
-from specdiff_core.attached import Counts
 from specdiff_core.cli import options
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter
 from specdiff_core.drafters.block_diffusion import BlockDrafter
@@ -37,6 +36,7 @@ from specdiff_core.measure.ties import TIES, difference, ranking
 from specdiff_core.models.network import vocabulary
 from specdiff_core.models.target import Target
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
+from specdiff_core.schema.reported import Counts
 from specdiff_core.schema.settings import DecodeConfig, Rule
 from specdiff_core.schema.summary import final
 from specdiff_core.train.learners.block import block_config, new_block

@@ -18,7 +18,8 @@ from gguf_files import WORDS, convert, write
 from safetensors.torch import load_file
 
 from benchmarks import llama
-from specdiff_core import attached, cli
+from specdiff_core import cli
+from specdiff_core.attached.server import ask
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.causal import read_tables
@@ -302,7 +303,7 @@ def lanes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     drafts = llama.Drafts(llama.kind_for(spec), folder / "drafter.gguf", GAMMA)
     assert drafts.kind == ("DRAFT_DSPARK" if chained else "DRAFT_DFLASH")
     served = [llama.serve(target, 2), llama.serve(target, 2, drafts)]
-    plain, drafted = (attached.ask(server.listening_address) for server in served)
+    plain, drafted = (ask(server.listening_address) for server in served)
     return {"plain": plain, "drafted": drafted, "ours": Engine(pair), "name": spec.name}
 
 

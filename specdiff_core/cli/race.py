@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     options.check_target(args.trace, "trace")
     servers: Mapping[str, Decoder] = {}
     if args.attach:
-        from specdiff_core.attached import attach
+        from specdiff_core.attached.server import attach
 
         servers = attach(*args.attach)
     for lane in lanes.values():
