@@ -10,9 +10,9 @@ import threading
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from specdiff_core.models.folders import shown
-from specdiff_core.models.own_pairs import OWN, named, register_pair
-from specdiff_core.models.sources import cached, is_local
+from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.own_pairs import OWN, named, register_pair
+from specdiff_core.checkpoints.sources import cached, is_local
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.published import FILES
@@ -77,7 +77,7 @@ def check(name: str, *, downloads: bool = False) -> None:
 
     Raises:
         ConfigError: it may not, or a file isn't here.
-        SpecDiffError: as :func:`~specdiff_core.models.own_pairs.register_pair`.
+        SpecDiffError: as :func:`~specdiff_core.checkpoints.own_pairs.register_pair`.
     """
     if not name.startswith(OWN):
         return

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.tables import Tabled, differing, finish
+from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.engine import Engine
 from specdiff_core.explorations.figures import listed
@@ -29,7 +30,6 @@ from specdiff_core.measure.store import Measured, RowLog
 from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.network import CausalLM
-from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import ReaderSession, Scores, Target
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import httpx
 
 from specdiff_core.attached.server import ask
-from specdiff_core.models.folders import read_config
-from specdiff_core.models.sources import resolve
+from specdiff_core.checkpoints.folders import read_config
+from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.schema.errors import ServerError
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.reported import Counts

@@ -31,6 +31,8 @@ import torch
 from benchmarks import dflash, llama
 from benchmarks.equality import as_stock, changed, generate
 from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
+from specdiff_core.checkpoints import fetch
+from specdiff_core.checkpoints.sources import is_gguf
 from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
@@ -44,8 +46,6 @@ from specdiff_core.measure.statistics import Costs, costs, interval
 from specdiff_core.measure.store import Measured, RowLog
 from specdiff_core.measure.sweep import table
 from specdiff_core.measure.ties import TIES, difference
-from specdiff_core.models import fetch
-from specdiff_core.models.sources import is_gguf
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec, find_pair
 from specdiff_core.schema.published import FILES

@@ -16,10 +16,10 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from specdiff_core.checkpoints.files import empty_folder
 from specdiff_core.measure.statistics import Interval, shares
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.device import choose_placement, set_threads
-from specdiff_core.models.files import empty_folder
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask

@@ -18,14 +18,14 @@ import msgspec
 import torch
 
 from specdiff_core.chat import StopStrings, as_chat, before, chat_ids, typed_controls
+from specdiff_core.checkpoints import own_pairs
+from specdiff_core.checkpoints.availability import loaded
 from specdiff_core.decoding.clock import DeviceClock, Use
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.loading import LoadedPair, as_source, load_pair
-from specdiff_core.models import own_pairs
-from specdiff_core.models.availability import loaded
 from specdiff_core.models.device import DTYPES, choose_placement, cpu_threads, device_name, versions
 from specdiff_core.models.target import Target
 from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
@@ -85,7 +85,7 @@ class Engine:
         """An engine with the target of ``pair`` and some of its drafters.
 
         Args:
-            pair: one of ``PAIRS``, or a pair of your own (:mod:`specdiff_core.models.own_pairs`).
+            pair: one of ``PAIRS``, or a pair of your own (:mod:`specdiff_core.checkpoints.own_pairs`).
             device: auto, cpu or cuda.
             dtype: auto, fp32 or bf16; on a CPU auto is fp32 unless pair and processor prefer bf16.
             context: most tokens of a run, up to the target's limit; by default the pair's.

@@ -15,14 +15,14 @@ import torch
 from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from specdiff_core.checkpoints import hub
+from specdiff_core.checkpoints.folders import check_file, damage, read_config, read_generation, shown
+from specdiff_core.checkpoints.memory import find_machine, needed, refusal
+from specdiff_core.checkpoints.sources import is_local, resolve
 from specdiff_core.drafters.base import Drafter
-from specdiff_core.models import hub
 from specdiff_core.models.causal import end_ids, load_causal
 from specdiff_core.models.device import Placement, loading_threads
-from specdiff_core.models.folders import check_file, damage, read_config, read_generation, shown
 from specdiff_core.models.kernels import kernel
-from specdiff_core.models.memory import find_machine, needed, refusal
-from specdiff_core.models.sources import is_local, resolve
 from specdiff_core.schema.errors import (
     ConfigError,
     OutOfMemory,

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from specdiff_core.models.files import dequantised_state
+from specdiff_core.checkpoints.files import dequantised_state
 
 NAMES = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, 32)
 LETTERS = list(bytes_to_unicode().values())

@@ -31,8 +31,8 @@ from app.run.process import Remote
 from app.run.record import Ask, decoding
 from app.run.turns import EXPLORING, Turns
 from app.tabs import explore, live
+from specdiff_core.checkpoints import own_pairs as own_models
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.models import own_pairs as own_models
 from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import OWN_PAIRS

@@ -19,7 +19,7 @@ from browsing import MARKS, PATIENCE, app, number, open_drawer, overflows, ready
 from test_fetch import Index, make_wheel, sha256
 
 from app.content.examples import EXAMPLES, OPENING
-from specdiff_core.models import fetch
+from specdiff_core.checkpoints import fetch
 from specdiff_core.schema.pairs import PAIRS, SMOLLM2
 from specdiff_core.schema.published import FILES, File
 

@@ -19,9 +19,9 @@ from msgspec import structs
 
 import specdiff_core
 from specdiff_core import __main__, cli
+from specdiff_core.checkpoints.memory import Machine
 from specdiff_core.cli import options
 from specdiff_core.cli.output import LEGEND, marked_text, printing, table
-from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ContextOverflow, SpecDiffError
 from specdiff_core.schema.events import Committed, Failed, PiecesSeen
 from specdiff_core.schema.pairs import PAIRS, PairSpec
@@ -279,7 +279,7 @@ def test_a_character_of_several_tokens_is_marked_where_it_is_whole() -> None:
 def test_pairs_are_listed_with_their_reasons(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from specdiff_core.models import availability as here
+    from specdiff_core.checkpoints import availability as here
 
     def offline(spec: PairSpec, asked: Any = None) -> tuple[bool, str]:
         return spec.offline, "" if spec.offline else "no network here"

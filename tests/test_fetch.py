@@ -25,11 +25,11 @@ from test_hub import Hub
 
 from app import own_pairs
 from app.run.engines import Engines
+from specdiff_core.checkpoints import availability as here
+from specdiff_core.checkpoints import fetch, hub, memory, sources
+from specdiff_core.checkpoints.memory import Machine
 from specdiff_core.cli import main
 from specdiff_core.cli.pairs import to_fetch
-from specdiff_core.models import availability as here
-from specdiff_core.models import fetch, hub, memory, sources
-from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import PairUnavailable, Stopped
 from specdiff_core.schema.pairs import EMBEDDED, SMOLLM2
 from specdiff_core.schema.published import FILES, File
@@ -244,7 +244,7 @@ def test_a_cache_that_cannot_be_written(
 
 def test_two_processes_fetch_once(file: File, index: Index, cache: Path) -> None:
     code = (
-        "from specdiff_core.models import fetch, hub; from specdiff_core.schema.published import File\n"
+        "from specdiff_core.checkpoints import fetch, hub; from specdiff_core.schema.published import File\n"
         f"with hub.reporting(print): print(fetch.fetch({file!r}))"
     )
     index.answer = "slow"

@@ -24,20 +24,20 @@ from gguf_files import TEMPLATE, WORDS, config_of, convert, gguf_name_of, halves
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specdiff_core.chat import StopStrings
+from specdiff_core.checkpoints import fetch, own_pairs
+from specdiff_core.checkpoints.availability import availability
+from specdiff_core.checkpoints.files import StoredRows
+from specdiff_core.checkpoints.folders import read_config
+from specdiff_core.checkpoints.memory import find_machine, model_size, refusal
+from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.loading import _load_tokenizer, load_pair
-from specdiff_core.models import fetch, own_pairs
-from specdiff_core.models.availability import availability
 from specdiff_core.models.causal import load_causal, load_stock
 from specdiff_core.models.device import choose_placement, loading_threads
-from specdiff_core.models.files import StoredRows
-from specdiff_core.models.folders import read_config
-from specdiff_core.models.memory import find_machine, model_size, refusal
 from specdiff_core.models.network import vocabulary
-from specdiff_core.models.processor import computes_bf16
-from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import Target
+from specdiff_core.processor import computes_bf16
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, SMOLLM2
@@ -449,8 +449,8 @@ def test_a_pair_may_prefer_bf16_on_a_processor_that_computes_it(monkeypatch: pyt
         patch.delitem(sys.modules, "torch")
         assert computes_bf16() == known, "the page has no torch"
     for computes in (True, False):
-        for user in ("device", "memory"):
-            monkeypatch.setattr(f"specdiff_core.models.{user}.computes_bf16", lambda computes=computes: computes)
+        for user in ("models.device", "checkpoints.memory"):
+            monkeypatch.setattr(f"specdiff_core.{user}.computes_bf16", lambda computes=computes: computes)
         machine = dataclasses.replace(find_machine("cpu"), free=800_000_000)
         assert bool(refusal(SMOLLM2, machine, ["none"])) != computes
         assert find_machine("cpu", "fp32").dtype_of(SMOLLM2) == machine.dtype_of(EMBEDDED) == "fp32"

@@ -29,12 +29,12 @@ from app import own_pairs as app_pairs
 from app.run.engines import with_progress
 from app.tabs import live
 from specdiff_core import loading
+from specdiff_core.checkpoints import hub, memory, own_pairs
+from specdiff_core.checkpoints.memory import Machine, model_size, needed, refusal
+from specdiff_core.checkpoints.sources import is_cached, resolve
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
-from specdiff_core.models import hub, memory, own_pairs
 from specdiff_core.models.dflash import DFlashDraftModel
-from specdiff_core.models.memory import Machine, model_size, needed, refusal
-from specdiff_core.models.sources import is_cached, resolve
 from specdiff_core.schema import published
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, PairUnavailable, Stopped
 from specdiff_core.schema.events import RunStarted
@@ -160,7 +160,7 @@ def test_a_quantisation_of_a_repository_is_fetched(
 ) -> None:
     """That file alone, once, with its progress on the page; a wrong name is answered with the right ones."""
     monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "converted"))
-    for name in ("app.run.engines.GLANCE", "specdiff_core.models.hub.PERIOD"):
+    for name in ("app.run.engines.GLANCE", "specdiff_core.checkpoints.hub.PERIOD"):
         monkeypatch.setattr(name, 0.02)
     folder = served.root / "lab" / "tiny-GGUF"
     folder.mkdir()
@@ -269,7 +269,7 @@ def test_what_does_not_fit_is_refused_before_its_weights_are_fetched(
     machine = Machine(device="cpu", dtype="fp32", free=10**12)
     monkeypatch.setattr(loading, "find_machine", lambda device, dtype: machine)
     hub.fetch("lab/gpt2", weights=False)
-    from specdiff_core.models.folders import read_config
+    from specdiff_core.checkpoints.folders import read_config
 
     folder = hub.cached_folder("lab/gpt2", "")
     assert folder is not None
@@ -304,7 +304,7 @@ def test_a_drafter_of_the_hub_is_fetched_when_a_run_asks_for_it(served: Hub, mon
 
 
 def test_tokenizers_are_compared_before_weights_are_fetched(served: Hub) -> None:
-    from specdiff_core.models.vocabularies import token_names
+    from specdiff_core.checkpoints.vocabularies import token_names
 
     names = token_names(served.root / "lab" / "gpt2")
     save_target(served.root / "lab" / "other", len(names))

@@ -15,13 +15,13 @@ from tables import first_draft
 from transformers import AutoTokenizer
 
 from specdiff_core import loading
+from specdiff_core.checkpoints import availability as here
+from specdiff_core.checkpoints import hub
+from specdiff_core.checkpoints.availability import availability
+from specdiff_core.checkpoints.folders import damage
+from specdiff_core.checkpoints.memory import Machine
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
-from specdiff_core.models import availability as here
-from specdiff_core.models import hub
-from specdiff_core.models.availability import availability
-from specdiff_core.models.folders import damage
-from specdiff_core.models.memory import Machine
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec
 from specdiff_core.schema.published import FILES

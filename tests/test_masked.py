@@ -11,6 +11,7 @@ import torch
 from checkpoints import CPU, close, finished, randomly, same_text, save, save_tokenizer
 from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM, Qwen3Config
 
+from specdiff_core.checkpoints.own_pairs import parse, register_pair
 from specdiff_core.drafters import masked_diffusion
 from specdiff_core.drafters.base import Context, Draft, run_to_end
 from specdiff_core.drafters.masked_diffusion import CachedDenoiser, CachedSession
@@ -19,7 +20,6 @@ from specdiff_core.maths.randomness import Streams
 from specdiff_core.models.causal import load_network, read_layers
 from specdiff_core.models.masked import MaskedDraftModel, load_masked
 from specdiff_core.models.network import CausalLM, vocabulary
-from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.schema.errors import ConfigError, PairUnavailable
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder

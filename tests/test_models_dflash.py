@@ -15,9 +15,9 @@ from test_released_heads import IDS, LAYERS, WIDTH, Tensors, block_tensors, fiel
 from torch import nn
 
 from benchmarks.dflash import forward
+from specdiff_core.checkpoints.files import write_folder
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.models.dflash import from_folder
-from specdiff_core.models.files import write_folder
 from specdiff_core.models.network import Vocabulary
 from specdiff_core.schema.errors import DraftContractError
 

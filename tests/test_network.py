@@ -27,17 +27,17 @@ from transformers import (
 )
 
 from specdiff_core import warm_up
+from specdiff_core.checkpoints.files import EMBEDDING, shrink
 from specdiff_core.engine import Engine
 from specdiff_core.maths.trees import ROOT
 from specdiff_core.models import kernels
 from specdiff_core.models.cache import BLOCK, BORDERS, split_rows
 from specdiff_core.models.causal import load_causal, load_stock, unsupported
 from specdiff_core.models.device import cpu_threads
-from specdiff_core.models.files import EMBEDDING, shrink
 from specdiff_core.models.kernels import PACKED, PLAIN, Product, kernel
 from specdiff_core.models.network import CausalLM
-from specdiff_core.models.processor import computes_bf16
 from specdiff_core.models.target import NetworkSession, Target
+from specdiff_core.processor import computes_bf16
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.metrics import fold

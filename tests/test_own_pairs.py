@@ -18,11 +18,11 @@ from transformers import AutoTokenizer, GPT2LMHeadModel
 import specdiff_core as lab
 from app import controls, own_pairs
 from app.tabs import live
+from specdiff_core.checkpoints import hub
+from specdiff_core.checkpoints.own_pairs import KEPT, OWN, drafter_kind, find, parse, register_pair
+from specdiff_core.checkpoints.sources import is_local
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
-from specdiff_core.models import hub
-from specdiff_core.models.own_pairs import KEPT, OWN, drafter_kind, find, parse, register_pair
-from specdiff_core.models.sources import is_local
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, PairUnavailable, SpecDiffError, WeightsError
 from specdiff_core.schema.pairs import EMBEDDED, OWN_PAIRS, PAIRS, SHARED, DrafterSpec, find_pair
 from specdiff_core.schema.settings import DecodeConfig

@@ -18,9 +18,9 @@ from corpus import Corpus, draw_rows, encode
 from target import TargetSettings, held_out_loss, new_llama
 from transformers import PreTrainedTokenizerFast
 
+from specdiff_core.checkpoints.own_pairs import parse, register_pair
 from specdiff_core.cli import call
 from specdiff_core.engine import Engine
-from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.schema.errors import CorpusError
 from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.pairs import ASSETS

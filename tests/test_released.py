@@ -14,10 +14,10 @@ from checkpoints import CPU, change, pair_of, randomly, same_text, save, save_ta
 from tables import first_draft
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from specdiff_core.checkpoints.vocabularies import token_names, unshared
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.bidirectional import load_bidirectional
-from specdiff_core.models.vocabularies import token_names, unshared
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import NONE, PairSpec
 

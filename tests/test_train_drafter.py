@@ -21,12 +21,12 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from specdiff_core import cli
+from specdiff_core.checkpoints.folders import read_config
+from specdiff_core.checkpoints.own_pairs import parse, register_pair
 from specdiff_core.engine import Engine
 from specdiff_core.measure.prompts import read_prompts
 from specdiff_core.models.dflash import from_folder
 from specdiff_core.models.eagle import load_eagle
-from specdiff_core.models.folders import read_config
-from specdiff_core.models.own_pairs import parse, register_pair
 from specdiff_core.schema.errors import CorpusError, PairUnavailable
 from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.pairs import ASSETS, OWN_PAIRS

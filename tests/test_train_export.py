@@ -20,13 +20,13 @@ from safetensors.torch import load_file
 from benchmarks import llama
 from specdiff_core import cli
 from specdiff_core.attached.server import ask
+from specdiff_core.checkpoints.files import shrink, write_folder
+from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.causal import read_tables
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, speculators_config
-from specdiff_core.models.files import shrink, write_folder
-from specdiff_core.models.sources import resolve
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import ASSETS, NONE
 from specdiff_core.schema.pairs import EMBEDDED as EMBEDDED_PAIR

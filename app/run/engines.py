@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from specdiff_core.models import fetch, hub
-from specdiff_core.models.availability import ABSENT, Here, availability, loaded
-from specdiff_core.models.own_pairs import find
-from specdiff_core.models.sources import is_cached, is_local
+from specdiff_core.checkpoints import fetch, hub
+from specdiff_core.checkpoints.availability import ABSENT, Here, availability, loaded
+from specdiff_core.checkpoints.own_pairs import find
+from specdiff_core.checkpoints.sources import is_cached, is_local
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, Stopped
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec, find_pair, known_pair

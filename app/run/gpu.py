@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-from specdiff_core.models.memory import Machine, needed
+from specdiff_core.checkpoints.memory import Machine, needed
 from specdiff_core.schema.errors import SpecDiffError, portable
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specdiff_core.models import hub
-from specdiff_core.models.own_pairs import KINDS, OwnPair, parse
+from specdiff_core.checkpoints import hub
+from specdiff_core.checkpoints.own_pairs import KINDS, OwnPair, parse
 from specdiff_core.schema.fields import fields_of
 from specdiff_core.schema.methods import two_lanes
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
@@ -53,7 +53,7 @@ OWN_FIELDS = {
     "context": ("Context", "in tokens; default: the target’s, up to 4096"),
     "kind": ("Kind of drafter", ""),
 }
-"""Field of :class:`~specdiff_core.models.own_pairs.OwnPair` -> label and meaning on the page."""
+"""Field of :class:`~specdiff_core.checkpoints.own_pairs.OwnPair` -> label and meaning on the page."""
 
 
 def own_fields() -> list[dict[str, Any]]:

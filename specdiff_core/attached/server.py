@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import msgspec
 
-from specdiff_core.models.folders import shown
+from specdiff_core.checkpoints.folders import shown
 from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted

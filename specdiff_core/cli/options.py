@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdiff_core.models.folders import shown
-from specdiff_core.models.own_pairs import OwnPair, find, register
+from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.own_pairs import OwnPair, find, register
 from specdiff_core.schema.errors import ConfigError, printable
 from specdiff_core.schema.fields import Field, fields_of, flag
 from specdiff_core.schema.pairs import EMBEDDED

@@ -6,13 +6,13 @@ import argparse
 from itertools import groupby
 from typing import Any
 
+from specdiff_core.checkpoints import hub
+from specdiff_core.checkpoints.availability import Here, availability, loaded
+from specdiff_core.checkpoints.folders import shown, weight_files
+from specdiff_core.checkpoints.memory import Machine, needed, refusal
+from specdiff_core.checkpoints.sources import is_cached, is_local, resolve
 from specdiff_core.cli import options
 from specdiff_core.cli.output import columns
-from specdiff_core.models import hub
-from specdiff_core.models.availability import Here, availability, loaded
-from specdiff_core.models.folders import shown, weight_files
-from specdiff_core.models.memory import Machine, needed, refusal
-from specdiff_core.models.sources import is_cached, is_local, resolve
 from specdiff_core.schema.pairs import PAIRS, DrafterSpec, PairSpec, find_pair
 from specdiff_core.schema.published import Model
 

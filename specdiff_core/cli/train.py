@@ -69,10 +69,10 @@ def run_drafter(args: argparse.Namespace) -> None:
     prompts, valid = read_prompts(args.prompts), read_prompts(args.valid) if args.valid else ()
     settings = open_run(args.out, given(args, DrafterSettings), resume=args.resume)
     say("loading …")
+    from specdiff_core.checkpoints.own_pairs import parse, register_pair
+    from specdiff_core.checkpoints.sources import is_local
     from specdiff_core.engine import Engine
     from specdiff_core.models.device import set_threads
-    from specdiff_core.models.own_pairs import parse, register_pair
-    from specdiff_core.models.sources import is_local
     from specdiff_core.train.drafter import DrafterTraining
 
     set_threads(args.threads)
@@ -118,6 +118,6 @@ def report(training: DrafterTraining) -> None:
 
 
 def run_shrink(args: argparse.Namespace) -> None:
-    from specdiff_core.models.files import shrink
+    from specdiff_core.checkpoints.files import shrink
 
     shrink(args.folder, args.bits)

@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
+from specdiff_core.checkpoints.sources import resolve
+from specdiff_core.checkpoints.vocabularies import unshared_ids
 from specdiff_core.drafters.base import Context, Drafting, DraftSession, fit_width
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import end_ids, load_causal
 from specdiff_core.models.device import Placement
-from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import Reader
-from specdiff_core.models.vocabularies import unshared_ids
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.drafters.base import Context, Drafting, DraftSession, FeatureSession, made_for_another
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.cache import Pool
@@ -20,7 +21,6 @@ from specdiff_core.models.dflash import COPIES, DFlashDraftModel, from_folder
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
 from specdiff_core.models.network import Attend, Vocabulary, at, attend, near, vocabulary
-from specdiff_core.models.sources import resolve
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.drafters.base import (
     Context,
     DenoiseState,
@@ -25,7 +26,6 @@ from specdiff_core.maths.trees import ROOT, Growth
 from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, load_eagle
 from specdiff_core.models.network import vocabulary
-from specdiff_core.models.sources import resolve
 from specdiff_core.models.target import Reader, Scores
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec

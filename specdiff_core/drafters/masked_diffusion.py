@@ -15,18 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdiff_core.checkpoints.folders import read_config
+from specdiff_core.checkpoints.sources import resolve
+from specdiff_core.checkpoints.vocabularies import unshared_ids
 from specdiff_core.drafters.base import Context, Drafting, DraftSession, Stateless, fit_width, made_for_another
 from specdiff_core.drafters.denoise import denoise
 from specdiff_core.models.bidirectional import Bidirectional, is_bidirectional, load_bidirectional, released_shift
 from specdiff_core.models.cache import Pool
 from specdiff_core.models.device import Placement, on_device
-from specdiff_core.models.folders import read_config
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel, load_masked
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
 from specdiff_core.models.network import Vocabulary, at, attend, vocabulary
-from specdiff_core.models.sources import resolve
-from specdiff_core.models.vocabularies import unshared_ids
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 

@@ -209,10 +209,10 @@ class _Examination:
 
     def other_target(self) -> Iterator[Step]:
         """Draft on the target that the drafter was trained for, if it is another."""
+        from specdiff_core.checkpoints.own_pairs import parse
         from specdiff_core.drafters.variants import Variant
         from specdiff_core.engine import Engine
         from specdiff_core.loading import load_pair
-        from specdiff_core.models.own_pairs import parse
 
         if not self.settings.trained_for or self.stopped():
             return

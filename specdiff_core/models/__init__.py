@@ -1,1 +1,1 @@
-"""Networks, their caches, and where their weights come from; no sampling."""
+"""Networks and their caches; no sampling."""

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from specdiff_core.checkpoints.folders import RELEASED, read_config, shown
+from specdiff_core.checkpoints.own_pairs import SHIFTS
 from specdiff_core.models.causal import load_network, pretrained_config
-from specdiff_core.models.folders import RELEASED, read_config, shown
 from specdiff_core.models.network import CausalLM, attend
-from specdiff_core.models.own_pairs import SHIFTS
 from specdiff_core.schema.errors import WeightsError
 
 FAMILIES = ("gpt2", "llama", "qwen2", "dream")

@@ -14,7 +14,7 @@ import transformers
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, Qwen2Config
 
-from specdiff_core.models.files import (
+from specdiff_core.checkpoints.files import (
     QUANTISED,
     StoredRows,
     check_finite,
@@ -22,7 +22,7 @@ from specdiff_core.models.files import (
     find_tensors,
     tensor_names,
 )
-from specdiff_core.models.folders import described, read_config, read_gguf, shown
+from specdiff_core.checkpoints.folders import described, read_config, read_gguf, shown
 from specdiff_core.models.network import CausalLM, slides, unbuilt
 from specdiff_core.models.target import StockSession
 from specdiff_core.schema.errors import WeightsError, is_memory

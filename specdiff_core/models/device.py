@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.models.processor import computes_bf16
+from specdiff_core.processor import computes_bf16
 from specdiff_core.schema.errors import ConfigError, no_such
 
 DEVICES = ("auto", "cpu", "cuda")

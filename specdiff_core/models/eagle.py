@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, Qwen3Config
 
-from specdiff_core.models.files import read_drafter, read_tensors, tensor_names, write_folder
-from specdiff_core.models.folders import Id, Size, as_config, described, read_config, shown
+from specdiff_core.checkpoints.files import read_drafter, read_tensors, tensor_names, write_folder
+from specdiff_core.checkpoints.folders import Id, Size, as_config, described, read_config, shown
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import (
     Attend,

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.models.processor import computes_bf16
+from specdiff_core.processor import computes_bf16
 
 OPERATORS = ("_reorder_linear_weight", "_linear_pointwise")
 """Operators of ``torch.ops.mkldnn`` that pack a matrix and multiply with it; not a stable API."""

@@ -301,7 +301,7 @@ class _Pairs(MutableMapping[str, PairSpec]):
 PAIRS = _Pairs(EMBEDDED, SMOLLM2, *(pair for name, family in FAMILIES.items() for pair in _family(name, family)))
 
 OWN_PAIRS: dict[str, PairSpec] = {}
-"""Registered pairs of your own, by name (``models/own_pairs.py``)."""
+"""Registered pairs of your own, by name (``checkpoints/own_pairs.py``)."""
 SHARED = {spec.name: spec for spec in (PROMPT_LOOKUP, NONE)}
 """The drafters of every pair, vanilla last."""
 

@@ -20,9 +20,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from specdiff_core.checkpoints.files import replacing
+from specdiff_core.checkpoints.folders import shown
 from specdiff_core.measure import prompts as texts
-from specdiff_core.models.files import replacing
-from specdiff_core.models.folders import shown
 from specdiff_core.models.network import CausalLM, attend, causal
 from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import CorpusError, SpecDiffError

@@ -18,17 +18,17 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
+from specdiff_core.checkpoints.files import empty_folder
+from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.own_pairs import parse, register_pair
+from specdiff_core.checkpoints.sources import is_local
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
 from specdiff_core.measure.statistics import Interval, costs, shares
-from specdiff_core.models.files import empty_folder
-from specdiff_core.models.folders import shown
 from specdiff_core.models.network import CausalLM, vocabulary
-from specdiff_core.models.own_pairs import parse, register_pair
-from specdiff_core.models.sources import is_local
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
 from specdiff_core.schema.events import Finished

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.models.folders import read_config, shown
+from specdiff_core.checkpoints.folders import read_config, shown
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train.learners.autoregressive import AutoregressiveLearner
 from specdiff_core.train.learners.base import Learner

@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.sources import is_local, resolve
 from specdiff_core.models.causal import read_layers
-from specdiff_core.models.folders import shown
 from specdiff_core.models.kernels import multiplies_bf16
 from specdiff_core.models.network import Vocabulary
-from specdiff_core.models.sources import is_local, resolve
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import PairSpec
 from specdiff_core.train import losses

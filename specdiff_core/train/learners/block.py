@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from specdiff_core.checkpoints.files import write_folder
+from specdiff_core.checkpoints.own_pairs import drafter_kind
+from specdiff_core.checkpoints.sources import is_gguf
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, speculators_config
-from specdiff_core.models.files import write_folder
 from specdiff_core.models.network import attend
-from specdiff_core.models.own_pairs import drafter_kind
-from specdiff_core.models.sources import is_gguf
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train.answers import Batch
 from specdiff_core.train.learners.base import DraftVocab, Plan, autocast, layer_config

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from specdiff_core.models.folders import damage, shown
-from specdiff_core.models.sources import resolve
+from specdiff_core.checkpoints.folders import damage, shown
+from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from specdiff_core.models.folders import INDEX, Gguf, damage, read_gguf, shown, weight_files
+from specdiff_core.checkpoints.folders import INDEX, Gguf, damage, read_gguf, shown, weight_files
 from specdiff_core.schema.errors import SpecDiffError, WeightsError
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -158,7 +158,7 @@ def _scaled(matrix: Tensor, scale: Tensor) -> Tensor:
 
 
 def _dequantised(index: Gguf, name: str) -> Tensor:
-    from specdiff_core.models.gguf import dequantised
+    from specdiff_core.checkpoints.gguf import dequantised
 
     return torch.from_numpy(dequantised(Path(index.file), index.tensors[name]))
 
@@ -182,7 +182,7 @@ class StoredRows(nn.Module):
 
     def __init__(self, index: Gguf, name: str, dtype: torch.dtype) -> None:
         super().__init__()
-        from specdiff_core.models.gguf import Rows
+        from specdiff_core.checkpoints.gguf import Rows
 
         self._rows, self._dtype = Rows(Path(index.file), index.tensors[name]), dtype
         self._read_table = partial(_dequantised, index, name)

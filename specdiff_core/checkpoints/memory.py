@@ -17,9 +17,9 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from specdiff_core.models.folders import read_config, read_gguf, weight_files
-from specdiff_core.models.processor import computes_bf16
-from specdiff_core.models.sources import cached
+from specdiff_core.checkpoints.folders import read_config, read_gguf, weight_files
+from specdiff_core.checkpoints.sources import cached
+from specdiff_core.processor import computes_bf16
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PAIRS, PairSpec
 from specdiff_core.schema.published import Model

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from specdiff_core.models import hub
-from specdiff_core.models.folders import read_config, weight_files
-from specdiff_core.models.memory import Machine, find_machine, refusal
-from specdiff_core.models.sources import is_cached, is_local, resolve
+from specdiff_core.checkpoints import hub
+from specdiff_core.checkpoints.folders import read_config, weight_files
+from specdiff_core.checkpoints.memory import Machine, find_machine, refusal
+from specdiff_core.checkpoints.sources import is_cached, is_local, resolve
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PairSpec
 from specdiff_core.schema.published import FILES

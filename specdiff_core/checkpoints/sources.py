@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from specdiff_core.models import fetch, hub
-from specdiff_core.models.folders import shown, weight_files
+from specdiff_core.checkpoints import fetch, hub
+from specdiff_core.checkpoints.folders import shown, weight_files
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError
 from specdiff_core.schema.published import FILES
 
@@ -33,7 +33,7 @@ def is_gguf(source: str | Path) -> bool:
 
 def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> Path:
     """The folder of ``source``: itself, made from a GGUF file, or the hub snapshot at ``revision``.
-    Missing files are downloaded, with progress to :func:`~specdiff_core.models.hub.reporting`.
+    Missing files are downloaded, with progress to :func:`~specdiff_core.checkpoints.hub.reporting`.
 
     Args:
         weights: False: only config and tokenizer.
@@ -60,7 +60,7 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
 
 
 def _converted(file: Path) -> Path:
-    from specdiff_core.models import gguf  # imports the tokenizers
+    from specdiff_core.checkpoints import gguf  # imports the tokenizers
 
     return gguf.convert(file)
 

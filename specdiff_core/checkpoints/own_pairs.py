@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 import msgspec
 
-from specdiff_core.models.folders import anchor_predicts, read_config, shown
-from specdiff_core.models.sources import is_local, resolve
+from specdiff_core.checkpoints.folders import anchor_predicts, read_config, shown
+from specdiff_core.checkpoints.sources import is_local, resolve
 from specdiff_core.schema.errors import ConfigError, no_such
 from specdiff_core.schema.fields import ask, fields_of
 from specdiff_core.schema.fields import parse as read

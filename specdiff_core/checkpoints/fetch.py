@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.models import hub
-from specdiff_core.models.folders import cache_errors, user_cache
+from specdiff_core.checkpoints import hub
+from specdiff_core.checkpoints.folders import cache_errors, user_cache
 from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.pairs import PAIRS
 from specdiff_core.schema.published import File

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from specdiff_core.models.folders import GGUF, Depth, Gguf, Size, Stored, cache_errors, damage, shown, user_cache
+from specdiff_core.checkpoints.folders import GGUF, Depth, Gguf, Size, Stored, cache_errors, damage, shown, user_cache
 from specdiff_core.schema.errors import WeightsError
 
 VERSION = 2  # version of the cached folders; others are not used

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from specdiff_core.models import hub
+from specdiff_core.checkpoints import hub
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError, is_memory
 
 C = TypeVar("C", bound=msgspec.Struct)
