@@ -20,16 +20,9 @@ from specdiff_core.models.target import Target
 from specdiff_core.schema import summary
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
 from specdiff_core.schema.summary import LOOP_TOKENS, loops
-from specdiff_core.train import answers as module
-from specdiff_core.train.answers import (
-    TOP,
-    Answers,
-    EncodedPrompt,
-    Writing,
-    _draw,
-    encode_prompts,
-    write_answers,
-)
+from specdiff_core.train import answers, writing
+from specdiff_core.train.answers import TOP, Answers, EncodedPrompt, encode_prompts
+from specdiff_core.train.writing import Writing, write_answers
 
 LAYERS = (0, 2)
 WRITING = Writing(layers=LAYERS, ends=(3,), new_tokens=14, temperatures=(0.0,), slots=3)
@@ -100,7 +93,7 @@ def test_a_stopped_writing_keeps_what_it_has_and_goes_on(target: Target, tmp_pat
     for row in begun.rows:
         wanted = plain(target, PROMPTS[int(row.prompt_id[1:])].tokens, WRITING.ends, 14)[row.prompt :]
         text = begun.text(row)
-        assert text == (wanted[: len(text)] if row.prompt_id in cut else wanted) and len(text) >= module.LEAST
+        assert text == (wanted[: len(text)] if row.prompt_id in cut else wanted) and len(text) >= writing.LEAST
     assert list(write_answers(target, PROMPTS, tmp_path, WRITING)) == [], "nothing is left to do"
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -110,7 +103,7 @@ def test_an_answer_that_loops_ends_early_and_says_so(
 ) -> None:
     monkeypatch.setattr(summary, "LOOP_TOKENS", 10)
     monkeypatch.setattr(summary, "LOOP_TRIGRAMS", 4)
-    monkeypatch.setattr(module, "_draw", lambda logits, temperatures, generator: torch.full((len(logits),), 7))
+    monkeypatch.setattr(writing, "_draw", lambda logits, temperatures, generator: torch.full((len(logits),), 7))
     long = Writing(layers=LAYERS, ends=(), new_tokens=40, temperatures=(0.0,), slots=2)
     list(write_answers(target, PROMPTS[:3], tmp_path, long))
     found = Answers(tmp_path, LAYERS)
@@ -130,7 +123,7 @@ def test_each_row_is_drawn_at_its_own_temperature() -> None:
         rows = share.log().repeat(6001, 1)
         temperatures = torch.full((6001,), heat)
         temperatures[-1] = 0
-        drawn = _draw(rows, temperatures, generator)
+        drawn = writing._draw(rows, temperatures, generator)
         assert int(drawn[-1]) == 1
         torch.testing.assert_close(torch.bincount(drawn[:-1], minlength=3) / 6000, wanted, atol=0.025, rtol=0)
 
@@ -205,7 +198,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "save_file", full)
+    monkeypatch.setattr(answers, "save_file", full)
     with pytest.raises(SpecDiffError, match=r"00000\.safetensors can't be written .*No space left"):
         list(write_answers(written[0], PROMPTS, tmp_path, WRITING))
     assert not list(tmp_path.iterdir())

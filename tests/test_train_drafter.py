@@ -30,9 +30,8 @@ from specdiff_core.models.eagle import load_eagle
 from specdiff_core.schema.errors import CorpusError, PairUnavailable
 from specdiff_core.schema.history import HISTORY, read_history
 from specdiff_core.schema.pairs import ASSETS, OWN_PAIRS
-from specdiff_core.train import answers as answers_module
 from specdiff_core.train import drafter as module
-from specdiff_core.train import losses
+from specdiff_core.train import losses, writing
 from specdiff_core.train.answers import Answers, EncodedPrompt
 from specdiff_core.train.cards import ModelCard, render_card
 from specdiff_core.train.curve import read_metrics
@@ -398,7 +397,7 @@ def test_a_stop_while_the_target_answers_keeps_the_answers(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:
-        interrupt_in(patch, answers_module._Slots, "step", 10)
+        interrupt_in(patch, writing._Slots, "step", 10)
         assert train(home, tmp_path, "--slots", "4") == 130
     held = Answers(tmp_path / "run" / "answers", (0, 1))
     assert len(held.rows) == 4 and {len(held.text(row)) for row in held.rows} == {11}

@@ -286,7 +286,8 @@ class _Writer:
 
     def write(self, starts: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.TrainingExample]:
         """Write ``tokens`` new tokens for each prompt and temperature, all at once; fewer texts if stopped."""
-        from specdiff_core.train.answers import EncodedPrompt, Writing, write_together
+        from specdiff_core.train.answers import EncodedPrompt
+        from specdiff_core.train.writing import Writing, write_together
 
         prompts = [(EncodedPrompt(str(i), "", tuple(ids)), temperature) for i, (ids, temperature) in enumerate(starts)]
         writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))

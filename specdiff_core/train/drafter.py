@@ -1,6 +1,6 @@
 """``train drafter``: a drafter for any causal model, from the model's own answers to prompts.
 
-One loop for every kind of drafter (``learners/``): the target answers (``answers.py``), then the
+One loop for every kind of drafter (``learners/``): the target answers (``writing.py``), then the
 drafter learns from what is stored, and now and then τ is measured by really decoding prompts that
 it never saw. A run can be stopped at any time and resumed, with more hours too."""
 
@@ -36,23 +36,14 @@ from specdiff_core.schema.history import HISTORY, read_history, write_history
 from specdiff_core.schema.metrics import Metrics, fold
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import loops
-from specdiff_core.train.answers import (
-    LEAST,
-    Answers,
-    Batch,
-    EncodedPrompt,
-    ShardRow,
-    Writing,
-    encode_prompts,
-    read_states,
-    write_answers,
-)
+from specdiff_core.train.answers import Answers, Batch, EncodedPrompt, ShardRow, encode_prompts, read_states
 from specdiff_core.train.cards import ModelCard, training_record, write_card
 from specdiff_core.train.curve import last_scores, read_metrics
 from specdiff_core.train.learners import LEARNERS, exported
 from specdiff_core.train.learners.base import DraftVocab, Learner, Plan, frequent_words
 from specdiff_core.train.settings import DrafterSettings
 from specdiff_core.train.trainer import LogLine, Trainer, log, now, read_checkpoint
+from specdiff_core.train.writing import LEAST, Writing, write_answers
 
 WARMUP = 60
 """Steps of rising learning rate."""
