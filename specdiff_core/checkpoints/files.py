@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from specdiff_core.checkpoints.folders import INDEX, Gguf, damage, read_gguf, shown, weight_files
+from specdiff_core.checkpoints.gguf_file import Rows, dequantised
 from specdiff_core.schema.errors import SpecDiffError, WeightsError
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -158,8 +159,6 @@ def _scaled(matrix: Tensor, scale: Tensor) -> Tensor:
 
 
 def _dequantised(index: Gguf, name: str) -> Tensor:
-    from specdiff_core.checkpoints.gguf import dequantised
-
     return torch.from_numpy(dequantised(Path(index.file), index.tensors[name]))
 
 
@@ -182,8 +181,6 @@ class StoredRows(nn.Module):
 
     def __init__(self, index: Gguf, name: str, dtype: torch.dtype) -> None:
         super().__init__()
-        from specdiff_core.checkpoints.gguf import Rows
-
         self._rows, self._dtype = Rows(Path(index.file), index.tensors[name]), dtype
         self._read_table = partial(_dequantised, index, name)
         self._check = partial(check_finite, index.file, name)

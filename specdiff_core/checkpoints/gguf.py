@@ -1,34 +1,28 @@
 """Reads GGUF files, llama.cpp's format, without torch. Config and tokenizer are converted once,
-into a folder of the user's cache; the weights stay in the file and are dequantised when loaded.
+into a folder of the user's cache; the weights stay in the file (``gguf_file.py``) and are dequantised when loaded.
 
-Rejects architectures that this lab's network lacks, and tokenizers with unknown rules."""
+Rejects architectures that this lab's network lacks."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import mmap
 import os
 import re
 import shutil
-import struct
 import tempfile
 import time
-from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
-import gguf
 import msgspec
 import numpy as np
-import numpy.typing as npt
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from specdiff_core.checkpoints.folders import GGUF, Depth, Gguf, Size, Stored, cache_errors, damage, shown, user_cache
+from specdiff_core.checkpoints.gguf_file import Header, dequantised, read_header
+from specdiff_core.checkpoints.gguf_tokenizer import tokenizer_of
 from specdiff_core.schema.errors import WeightsError
 
 VERSION = 2  # version of the cached folders; others are not used
@@ -60,55 +54,6 @@ WINDOW = "attention.sliding_window"
 UNBUILT = ("expert_count", "attention.scale", "logit_scale", "embedding_scale",
            "residual_scale", "attention.clamp_kqv")  # fmt: skip
 """Header fields that, unless 0, describe an unsupported network."""
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""Number types of a header -> struct codes."""
-TEXT, LIST = 8, 9
-MOST = 2**22  # most entries of a list in the header, ten times any vocabulary
-NORMAL, CONTROL, DEFINED, BYTE = 1, 3, 4, 6
-"""Types of tokens; control tokens and other added ones (DEFINED) are matched as a whole."""
-SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
-WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|"
-CASES = (  # a word ends before its next capital
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
-)
-SIGNS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
-DIGITS = [pre_tokenizers.Digits(individual_digits=True), BYTES]
-HAN = "[一-龥ࠀ-一가-퟿]+"
-
-
-def _split(*patterns: str) -> list[pre_tokenizers.PreTokenizer]:
-    """Splits a text by each pattern in turn, then into bytes."""
-    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
-    return [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-
-
-LLAMA3 = _split(SHORT + WORDS + r"\p{N}{1,3}" + SIGNS)
-WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "tekken")
-"""A word of the vocabulary is one token, whatever the merges; a text has a bos."""
-SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
-    **dict.fromkeys((*WHOLE_WORDS, "smaug-bpe"), LLAMA3),
-    "gpt-2": [BYTES],
-    "smollm": DIGITS,
-    "starcoder": DIGITS,
-    "qwen2": _split(SHORT + WORDS + r"\p{N}" + SIGNS),
-    "deepseek-r1-qwen": _split(SHORT + WORDS + r"\p{N}" + SIGNS),
-    "tekken": _split(CASES + r"\p{N}" + SIGNS.replace("[\\r\\n]*", "[\\r\\n/]*")),
-    "deepseek-llm": _split(
-        r"[\r\n]", r"\s?[\p{Lu}\p{Ll}\p{Lt}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", HAN, r"\p{N}+"
-    ),
-    "deepseek-coder": _split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN, r"\p{N}"),
-    "default": _split(
-        r"[\p{P}\$\+<=>\^~\|]+",
-        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
-        r"\p{N}+",
-        r"[0-9][0-9][0-9]",
-    ),
-}
-"""Pre-tokenizers by a file's ``tokenizer.ggml.pre``, as in llama.cpp; its regular expressions are those
-of the released tokenizers."""
-OTHER = "Choose a GGUF file of Llama, Mistral, Qwen2 or Qwen3, or the model's own safetensors."
 
 
 class _Network(msgspec.Struct):
@@ -136,23 +81,6 @@ class _Network(msgspec.Struct):
         return self.key or self.width // self.heads
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """The part of a file before its weights."""
-
-    file: Path
-    fields: dict[str, Any]
-    tensors: dict[str, Stored]  # by the file's names
-
-    def refuse(self, what: str) -> NoReturn:
-        raise WeightsError(f"{shown(self.file)} cannot be used here: {what}.", hint=OTHER)
-
-    def token(self, name: str) -> int | None:
-        """The id of a special token, such as ``eos``; None if the vocabulary has none."""
-        value = self.fields.get(f"tokenizer.ggml.{name}_token_id")
-        return value if isinstance(value, int) and value < len(self.fields["tokenizer.ggml.tokens"]) else None
-
-
 def convert(file: Path) -> Path:
     """The folder with config, tokenizer and index of a GGUF file, created on first use.
 
@@ -166,7 +94,7 @@ def convert(file: Path) -> Path:
         folder = _cache_folder(file)
         if (folder / GGUF).is_file():
             return folder
-        header = _read_header(file)
+        header = read_header(file)
         if header.fields.get("general.architecture") not in ARCHITECTURES:
             header.refuse(f"its architecture is {header.fields.get('general.architecture')!r}")
         if header.fields.get("split.count", 1) not in (0, 1):
@@ -174,7 +102,7 @@ def convert(file: Path) -> Path:
         network = _network(header)
         config = _config(header, network)
         tensors = _tensors(header, network)
-        tokenizer, tokenizer_config = _tokenizer(header, config["vocab_size"])
+        tokenizer, tokenizer_config = tokenizer_of(header, config["vocab_size"])
     ends = [token for token in map(header.token, ("eos", "eot", "eom")) if token is not None]
     generation = {"bos_token_id": header.token("bos"), "eos_token_id": list(dict.fromkeys(ends))}
     index = Gguf(file=str(file.resolve()), size=file.stat().st_size, tensors=tensors)
@@ -209,98 +137,7 @@ def _cache_folder(file: Path) -> Path:
     return user_cache() / "gguf" / f"{file.stem}-{key}"
 
 
-class _Bytes:
-    """Reads a header sequentially, never beyond the end of its file."""
-
-    def __init__(self, data: mmap.mmap) -> None:
-        self._data, self.at = data, 0
-
-    def number(self, code: str) -> Any:
-        return self.numbers(code, 1)[0]
-
-    def numbers(self, code: str, count: int) -> tuple[Any, ...]:
-        form = struct.Struct(f"<{count}{code}")
-        values = form.unpack_from(self._data, self.at)
-        self.at += form.size
-        return values
-
-    def count(self) -> int:
-        """Read a count, with a limit."""
-        count = int(self.number("Q"))
-        if count > MOST:
-            raise ValueError(f"a list of {count:,} entries")
-        return count
-
-    def text(self) -> str:
-        length = self.count()
-        data = self._data[self.at : self.at + length]
-        if len(data) < length:
-            raise ValueError("it ends in the middle of a word")
-        self.at += length
-        return data.decode("utf-8")
-
-    def value(self, kind: int) -> Any:
-        if kind == TEXT:
-            return self.text()
-        if kind != LIST:
-            number = self.number(NUMBERS[kind])
-            return float(str(np.float32(number))) if NUMBERS[kind] == "f" else number  # 1e-5, not 9.99999975e-06
-        kind, count = self.number("I"), self.count()
-        return [self.text() for _ in range(count)] if kind == TEXT else list(self.numbers(NUMBERS[kind], count))
-
-
-def _read_header(file: Path) -> _Header:
-    """Every field and the position of every tensor, checked to be inside the file."""
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data[:4] != b"GGUF":
-            raise WeightsError(f"{shown(file)} is not a GGUF file.", hint="Choose a file whose name ends in .gguf.")
-        source = _Bytes(data)
-        source.at = 4
-        if (version := source.number("I")) not in (2, 3):
-            raise WeightsError(f"{shown(file)} is of version {version} of GGUF.", hint="Convert the model again.")
-        tensors, count = source.count(), source.count()
-        fields = {}
-        for _ in range(count):
-            name = source.text()
-            fields[name] = source.value(source.number("I"))
-        header = _Header(file, fields, {})
-        entries = [
-            (source.text(), source.numbers("Q", source.number("I")), *source.numbers("IQ", 1)) for _ in range(tensors)
-        ]
-        step = fields.get("general.alignment", 32)
-        first = -(-source.at // step) * step
-        for name, sides, kind, offset in entries:
-            if name in header.tensors:
-                raise ValueError(f"two tensors are called {name}")
-            dtype = gguf.GGMLQuantizationType(kind) if kind in iter(gguf.GGMLQuantizationType) else None
-            if dtype is None or not _dequantises(dtype):
-                header.refuse(f"{name} is stored as {dtype.name if dtype else f'type {kind}'}, which is not read here")
-            stored = Stored(kind=dtype.name, shape=[int(side) for side in reversed(sides)], start=first + offset)
-            if stored.start + math.prod(_form(stored)) > len(data):
-                raise ValueError(f"{name} lies behind its end")
-            header.tensors[name] = stored
-    return header
-
-
-def _dequantises(kind: gguf.GGMLQuantizationType) -> bool:
-    """Whether the package ``gguf`` can dequantise this type."""
-    try:
-        gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
-    except NotImplementedError:
-        return False
-    return True
-
-
-def _form(stored: Stored) -> tuple[int, int]:
-    """Rows of a tensor, and bytes of each."""
-    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[stored.kind]]
-    *sides, row = stored.shape
-    if row % block:
-        raise ValueError(f"rows of {row} numbers in blocks of {block}")
-    return math.prod(sides), row // block * size
-
-
-def _network(header: _Header) -> _Network:
+def _network(header: Header) -> _Network:
     """The network's sizes; rejects unsupported networks."""
     front = f"{header.fields['general.architecture']}."
     values = {name.removeprefix(front): value for name, value in header.fields.items() if name.startswith(front)}
@@ -312,7 +149,7 @@ def _network(header: _Header) -> _Network:
     return network
 
 
-def _config(header: _Header, network: _Network) -> dict[str, Any]:
+def _config(header: Header, network: _Network) -> dict[str, Any]:
     """``config.json``."""
     kind = header.fields["general.architecture"]
     if window := header.fields.get(f"{kind}.{WINDOW}"):
@@ -342,7 +179,7 @@ def _config(header: _Header, network: _Network) -> dict[str, Any]:
     }
 
 
-def _rope(header: _Header, network: _Network) -> dict[str, Any]:
+def _rope(header: Header, network: _Network) -> dict[str, Any]:
     """Rotary parameters in transformers' format."""
     plain: dict[str, Any] = {"rope_theta": network.base}
     if FACTORS in header.tensors:
@@ -380,7 +217,7 @@ def llama3_factors(base: float, size: int, parameters: dict[str, Any]) -> list[f
     return factors
 
 
-def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
+def _tensors(header: Header, network: _Network) -> dict[str, Stored]:
     """Tensors by transformers' names. Llama's files interleave a head's two halves."""
     kind = header.fields["general.architecture"]
     heads = {"attn_q": network.heads, "attn_k": network.kv_heads or network.heads} if kind == "llama" else {}
@@ -399,106 +236,3 @@ def _tensors(header: _Header, network: _Network) -> dict[str, Stored]:
             raise ValueError(f"{name} has {stored.shape[0]} rows for {stored.heads} heads")
         tensors[f"model.layers.{parts[1]}.{LAYER[parts[2]]}.{parts[3]}"] = stored
     return tensors
-
-
-def _tokenizer(header: _Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
-    """``tokenizer.json`` and ``tokenizer_config.json``, for an embedding with ``rows`` rows."""
-
-    def field(name: str, default: Any = None) -> Any:
-        return header.fields.get(f"tokenizer.ggml.{name}", default)
-
-    tokens, types, kind = field("tokens"), field("token_type") or (), field("model")
-    if len(tokens) > rows:
-        raise ValueError(f"{len(tokens):,} tokens for an embedding of {rows:,} rows")
-    names = {"bos": "bos", "eos": "eos", "unknown": "unk", "padding": "pad"}
-    vocabulary = dict[str, int]()
-    for i, token in enumerate(tokens):
-        if token in vocabulary and (i >= len(types) or types[i] in (NORMAL, BYTE)):
-            header.refuse(f"two of its tokens, {vocabulary[token]} and {i}, are {token!r}")
-        vocabulary[f"<unused {i}>" if token in vocabulary else token] = i
-    spelled = list(vocabulary)
-    special = {f"{key}_token": spelled[at] for name, key in names.items() if (at := header.token(name)) is not None}
-    for name, kinds in (("merges", ("gpt2",)), ("scores", ("llama",))):
-        if kind in kinds and len(field(name) or ()) < 1:
-            header.refuse(f"it has no tokenizer.ggml.{name}, without which no text can be split")
-    if kind == "gpt2":
-        pre = field("pre", "default")  # as llama.cpp, which warns that the file is old
-        if pre not in SPLITS:
-            header.refuse(f"it splits text by rules that are not known here (tokenizer.ggml.pre is {pre!r})")
-        tokenizer = _byte_level(vocabulary, field("merges"), pre)
-        begins = pre in WHOLE_WORDS
-    elif kind == "llama":
-        controls = {token for token, type in zip(tokens, types, strict=False) if type == CONTROL}
-        prefix = bool(field("add_space_prefix", True))
-        tokenizer = _sentencepiece(vocabulary, field("scores"), controls, special.get("unk_token"), prefix)
-        begins = True
-    else:
-        header.refuse(f"its tokenizer is of the kind {kind!r}")
-    for token, type in zip(vocabulary, types, strict=False):
-        if type in (CONTROL, DEFINED):
-            added = AddedToken(token, special=type == CONTROL, normalized=False)
-            (tokenizer.add_special_tokens if type == CONTROL else tokenizer.add_tokens)([added])
-    if field("add_bos_token", begins) and "bos_token" in special:
-        first = special["bos_token"]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=[first, "$A"], pair=[first, "$A", first, "$B"], special_tokens=[(first, vocabulary[first])]
-        )
-    config = {
-        **special,
-        "tokenizer_class": "TokenizersBackend",
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": header.fields[f"{header.fields['general.architecture']}.context_length"],
-    }
-    if isinstance(template := header.fields.get("tokenizer.chat_template"), str):
-        config["chat_template"] = template
-    return tokenizer, config
-
-
-def _byte_level(vocabulary: dict[str, int], merges: Sequence[str], pre: str) -> Tokenizer:
-    """A byte-level BPE tokenizer, as GPT-2's."""
-    pairs = [(first, second) for first, second in (merge.split(" ") for merge in merges)]
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=pre in WHOLE_WORDS))
-    if pre in ("qwen2", "deepseek-r1-qwen"):
-        tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(SPLITS[pre])
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
-
-
-def _sentencepiece(
-    vocabulary: dict[str, int], scores: Sequence[float], controls: Collection[str], unknown: str | None, prefix: bool
-) -> Tokenizer:
-    """A SentencePiece tokenizer, which merges in the order of scores. With ``prefix`` a blank comes before
-    a text, and before what follows a token that is matched as a whole, as in llama.cpp."""
-    ordered = import_module("transformers.convert_slow_tokenizer").generate_merges  # moved in 5.24
-    merges = ordered(vocabulary, dict(zip(vocabulary, scores, strict=True)), controls)
-    tokenizer = Tokenizer(
-        models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
-    )
-    blank, strip = ([normalizers.Prepend("▁")], [decoders.Strip(" ", 1, 0)]) if prefix else ([], [])
-    tokenizer.normalizer = normalizers.Sequence([*blank, normalizers.Replace(" ", "▁")])
-    texts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
-    tokenizer.decoder = decoders.Sequence(texts)
-    return tokenizer
-
-
-class Rows:
-    """The rows of a tensor in a GGUF file, dequantised on access; the file is memory-mapped."""
-
-    def __init__(self, file: Path, stored: Stored) -> None:
-        self._kind = gguf.GGMLQuantizationType[stored.kind]
-        self._data = np.memmap(file, np.uint8, "r", offset=stored.start, shape=_form(stored))
-
-    def __getitem__(self, index: Any) -> npt.NDArray[np.float32]:
-        """Rows by numpy indexing: ``[..., numbers of a row]``."""
-        with np.errstate(all="ignore"):  # checked where a whole tensor is read
-            return gguf.dequantize(np.asarray(self._data[index]), self._kind)
-
-
-def dequantised(file: Path, stored: Stored) -> npt.NDArray[np.float32]:
-    """A copy of a tensor with transformers' shape and order of rows."""
-    values = Rows(file, stored)[:].reshape(stored.shape)
-    if stored.heads:
-        pairs = values.reshape(stored.heads, -1, 2, *stored.shape[1:])
-        values = pairs.swapaxes(1, 2).reshape(stored.shape)
-    return values if values.flags.writeable else values.copy()
