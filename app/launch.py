@@ -322,7 +322,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
 
 def mend_environment() -> None:
     """Remove variables with which Gradio cannot be imported; each is logged."""
-    for removed in proxies.mend():
+    for removed in proxies.drop_unusable():
         LOG.warning(removed)
     for name in ("GRADIO_SERVER_PORT", "GRADIO_NUM_PORTS"):  # Kubernetes sets tcp://… for a service of that name
         if not os.environ.get(name, "0").isdecimal():

@@ -10,9 +10,9 @@ import threading
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from specdiff_core.checkpoints.folders import shown
-from specdiff_core.checkpoints.own_pairs import OWN, named, register_pair
-from specdiff_core.checkpoints.sources import cached, is_local
+from specdiff_core.checkpoints.folders import short_path
+from specdiff_core.checkpoints.own_pairs import OWN, parse_name, register_pair
+from specdiff_core.checkpoints.sources import cached_folder, is_local
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.published import FILES
@@ -62,7 +62,7 @@ def may_fetch(source: str) -> bool:
 
 
 def _here(source: str, revision: str) -> Path:
-    if (folder := cached(source, revision)) is None:
+    if (folder := cached_folder(source, revision)) is None:
         hint = "Choose it in Live’s settings, under “Use your own pair”, which shows the download."
         raise ConfigError(f"{source} hasn’t been downloaded to this server.", field="pair", hint=hint)
     return folder
@@ -81,12 +81,12 @@ def check(name: str, *, downloads: bool = False) -> None:
     """
     if not name.startswith(OWN):
         return
-    pair = named(name)
+    pair = parse_name(name)
     for source in (pair.target, *pair.drafter):
         # On a public host, a pattern for repositories must not open the server's own folders.
         fitting = [pattern for pattern in patterns() if not (is_local(source) and is_public()) or pattern[:1] in "/."]
         if ".." in source or not any(fnmatchcase(source, pattern) for pattern in fitting):
-            shown_name = shown(source) if is_local(source) else source
+            shown_name = short_path(source) if is_local(source) else source
             hint = f"Its operator can allow it with {ALLOWED}. Or run the lab yourself."
             raise ConfigError(f"{shown_name} may not be loaded on this server.", field="pair", hint=hint)
     if name in OWN_PAIRS:

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from specdiff_core.models.dflash import DFlashDraftModel
-from specdiff_core.models.network import at, attend, near
+from specdiff_core.models.network import attend, rope_at, within_reach
 
 
 def forward(
@@ -37,7 +37,7 @@ def forward(
         position_ids = torch.arange(past, past + fresh + block, device=context.device)[None]
     rope = network.rope(position_ids, noise_embeds.dtype)
     positions = position_ids[0, fresh:]
-    old = network.context_keys_values(context, at(rope, slice(fresh)))
+    old = network.context_keys_values(context, rope_at(rope, slice(fresh)))
 
     def read(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         old_k, old_v = old[index]
@@ -47,11 +47,11 @@ def forward(
         # Counted from the end: a sliding cache may have cut the front.
         keys = positions[-1] + torch.arange(1 - k.shape[2], 1, device=k.device)
         reach = network.reaches[index]
-        mask = None if reach is None else near(positions, keys, reach)
+        mask = None if reach is None else within_reach(positions, keys, reach)
         if attention_mask is not None and not bool(attention_mask.all()):
             readable = attention_mask[:, None, None, -k.shape[2] :].bool()
             mask = readable if mask is None else readable & mask
         return attend(q, k, v, mask)
 
-    hidden = network.denoise(noise_embeds, at(rope, slice(fresh, None)), read)
+    hidden = network.denoise(noise_embeds, rope_at(rope, slice(fresh, None)), read)
     return BaseModelOutputWithPast(hidden, past_key_values)  # 5.24 renamed the second field

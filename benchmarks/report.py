@@ -21,7 +21,7 @@ from benchmarks.peers import Peers
 from benchmarks.tables import flavours_of, origin, section, whole
 from specdiff_core.explorations.figures import plural
 from specdiff_core.measure.store import Bench, read_result
-from specdiff_core.measure.sweep import SettingResult, Sweep, median_words, speed_words, table, waiting, with_ends
+from specdiff_core.measure.sweep import SettingResult, Sweep, median_words, speed_words, table, waiting_words, with_ends
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import find_pair
 
@@ -77,7 +77,8 @@ def _facts(sweeps: Sequence[Sweep]) -> str:
     """What each sweep measured, where and by which command."""
     return "\n".join(
         f"- {_title(sweep).capitalize()}: prompts {flavours_of(sweep.prompts)}; {sweep.settings['max_new_tokens']} new "
-        f"tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s.{waiting(sweep.waits)} {origin(sweep)}"
+        f"tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s."
+        f"{waiting_words(sweep.waits)} {origin(sweep)}"
         for sweep in sweeps
     )
 

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from specdiff_core.checkpoints.files import empty_folder
-from specdiff_core.measure.statistics import Interval, shares
+from specdiff_core.measure.statistics import Interval, ratios
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.device import choose_placement, set_threads
 from specdiff_core.provenance import command, provenance
@@ -107,7 +107,7 @@ def held_out_loss(
             logits = model(input_ids=batch[:, :-1], use_cache=False).logits.float()
             nats = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="none").view(len(batch), -1)
             sums |= zip(groups[flavour][first : first + 8], ((1.0, one) for one in nats.mean(-1).tolist()), strict=True)
-    return shares(sums, groups)
+    return ratios(sums, groups)
 
 
 @torch.no_grad()

@@ -19,8 +19,8 @@ import torch
 
 from specdiff_core.chat import StopStrings, as_chat, before, chat_ids, typed_controls
 from specdiff_core.checkpoints import own_pairs
-from specdiff_core.checkpoints.availability import loaded
-from specdiff_core.decoding.clock import DeviceClock, Use
+from specdiff_core.checkpoints.availability import loaded_at_once
+from specdiff_core.decoding.clock import DeviceClock, Usage
 from specdiff_core.decoding.controller import Auto, Fixed
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.decoding.pieces import with_pieces
@@ -97,7 +97,7 @@ class Engine:
             SpecDiffError: the pair, a drafter's name, the device, a file or the memory is missing.
         """
         spec = own_pairs.find(pair, context)
-        drafters = loaded(spec) if drafters is None else drafters
+        drafters = loaded_at_once(spec) if drafters is None else drafters
         placement = choose_placement(device, dtype, bf16=spec.bf16)
         return cls(load_pair(spec, placement, drafters=drafters, progress=progress), progress, threads)
 
@@ -356,7 +356,7 @@ class Engine:
         """The loop's events behind the header; the last with text, memory and waits. Both are those
         of this run alone, whatever other runs do between two of its events."""
         yield header
-        use = Use(self.pair.placement.device)
+        use = Usage(self.pair.placement.device)
         for event in use.during(loop):
             if isinstance(event, Finished):
                 ids = event.ids[:-1] if event.reason == "end_of_text" else event.ids

@@ -16,7 +16,7 @@ from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from specdiff_core.checkpoints import hub
-from specdiff_core.checkpoints.folders import check_file, damage, read_config, read_generation, shown
+from specdiff_core.checkpoints.folders import check_file, damage_errors, read_config, read_generation, short_path
 from specdiff_core.checkpoints.memory import find_machine, needed, refusal
 from specdiff_core.checkpoints.sources import is_local, resolve
 from specdiff_core.drafters.base import Drafter
@@ -99,7 +99,7 @@ class LoadedPair:
             self.missing[drafter.name] = (
                 f"{drafter.module} cannot be loaded: {type(error).__name__}: {error}"
                 if drafter.is_foreign
-                else f"{shown(drafter.source)}: no model can be loaded from its files ({type(error).__name__})."
+                else f"{short_path(drafter.source)}: no model can be loaded from its files ({type(error).__name__})."
             )
 
     def build(self, drafter: DrafterSpec) -> Drafter:
@@ -124,12 +124,12 @@ class LoadedPair:
 
 def _name(source: str, revision: str) -> str:
     if is_local(source):
-        return shown(source)
+        return short_path(source)
     if (file := FILES.get(source)) is not None:
         return f"{source}@{file.revision}/{file.name}"
     if revision:
         return f"{source}@{revision}"
-    commit = hub.commit(source.partition(":")[0], "")
+    commit = hub.cached_commit(source.partition(":")[0], "")
     return f"{source}@{commit} (not pinned by this project: as first fetched here)" if commit else source
 
 
@@ -201,7 +201,7 @@ def as_source(source: Any, tokenizer: Any, folder: Path) -> str:
         for part in (source, tokenizer):
             part.save_pretrained(folder)
     except OSError as error:
-        what = f"The loaded model can't be written to {shown(folder)} ({error.strerror or error})."
+        what = f"The loaded model can't be written to {short_path(folder)} ({error.strerror or error})."
         raise SpecDiffError(what, hint="Set TMPDIR to a folder with more room.") from error
     return str(folder)
 
@@ -220,7 +220,7 @@ def _ends(folder: Path, tokenizer: PreTrainedTokenizerBase, model: Any) -> tuple
 
 def _load_tokenizer(folder: Path, *, trial: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer in a folder, after a ``trial`` in another process."""
-    with damage(f"The tokenizer in {shown(folder)}, or its config.json, is missing or damaged"):
+    with damage_errors(f"The tokenizer in {short_path(folder)}, or its config.json, is missing or damaged"):
         for path in folder.iterdir():
             if path.suffix in TOKENIZER_FILES and not path.is_dir():
                 check_file(path, TOKENIZER_BYTES)

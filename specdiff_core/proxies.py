@@ -7,7 +7,7 @@ import os
 from importlib.util import find_spec
 
 
-def mend() -> list[str]:
+def drop_unusable() -> list[str]:
     """Change or remove such variables in this process; returns what was removed, one sentence each."""
     removed = []
     for name in [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy")]:

@@ -168,7 +168,7 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
     """A browser sends what it likes. On one's own machine the pair is loaded."""
     looked: list[str] = []
     monkeypatch.setattr(own_models, "read_config", lambda folder: looked.append(str(folder)) or {})
-    monkeypatch.setattr(own_pairs, "cached", lambda source, *_: source)
+    monkeypatch.setattr(own_pairs, "cached_folder", lambda source, *_: source)
     monkeypatch.setattr(own_pairs, "_served", {"public": True})
     monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
     own = own_models.parse({"target": "/etc/passwd"}).name

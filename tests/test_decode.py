@@ -234,12 +234,12 @@ def test_only_what_happens_during_its_own_events_counts_as_use(monkeypatch: pyte
             yield RoundStarted(round=number, length=1, anchor=1)
         waited[0] += seconds  # after its last event
 
-    one, other = (clock.Use(torch.device("cpu")) for _ in "ab")
+    one, other = (clock.Usage(torch.device("cpu")) for _ in "ab")
     for _ in zip(one.during(events(0.25)), other.during(events(2.0)), strict=True):
         waited[0] += 100  # somebody else's
     assert (one.waited_seconds, other.waited_seconds) == (1.0, 8.0) and one.peak_bytes is None
     monkeypatch.setattr(clock, "_waited", lambda: None)
-    unknown = clock.Use(torch.device("cpu"))
+    unknown = clock.Usage(torch.device("cpu"))
     assert len([*unknown.during(events(1.0))]) == 3 and unknown.waited_seconds is None
 
 
@@ -250,7 +250,7 @@ def test_a_suspended_pass_counts_as_waiting() -> None:
         time.sleep(clock.SUSPENDED + 0.05)
         yield RoundStarted(round=0, length=1, anchor=1)
 
-    use = clock.Use(torch.device("cpu"))
+    use = clock.Usage(torch.device("cpu"))
     assert len([*use.during(events())]) == 1
     assert use.waited_seconds is None or use.waited_seconds > clock.SUSPENDED
 

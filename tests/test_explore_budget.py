@@ -13,7 +13,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.explorations.base import ExplorationRun, Step
 from specdiff_core.explorations.budget import Budget, read_problem
 from specdiff_core.explorations.figures import ratio
-from specdiff_core.measure.answers import answered, canonical
+from specdiff_core.measure.answers import canonical, final_answer
 from specdiff_core.measure.problems import EXAMPLES, FORMS, PROBLEMS, VARIANTS
 from specdiff_core.measure.votes import Attempt, curves, read_attempt
 from specdiff_core.schema import events
@@ -66,7 +66,7 @@ def test_a_visitors_line_is_a_problem(line: str, prompt: str, steps: tuple[str, 
     found = read_problem(line)
     assert (found.prompt, found.steps, found.answer) == (prompt, steps, answer)
     for text in (f" The answer is {answer}.", f"so it is \\boxed{{{answer}}}"):
-        assert canonical(answered(text)) == found.answer
+        assert canonical(final_answer(text)) == found.answer
 
 
 def test_the_visitors_own_problems_take_the_place_of_the_labs(engine: Engine) -> None:

@@ -23,7 +23,7 @@ import specdiff_core
 from specdiff_core.schema import events, pairs
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
 from specdiff_core.schema.events import Committed, DraftReady, Finished, PiecesSeen, Span, TargetScored, Verified
-from specdiff_core.schema.metrics import Metrics, fold, predict, reached, speed_up
+from specdiff_core.schema.metrics import Metrics, fold, passed_positions, predict, speed_up
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling, Settings
 from specdiff_core.schema.summary import race_summary, run_summary
@@ -109,7 +109,7 @@ def test_speed_up_and_prediction_by_hand() -> None:
 def test_several_tests_of_one_position_are_one_position() -> None:
     """Multi-round: 2 rejected, 1 accepted at position 0; 1 rejected at 1; α = 1/2."""
     tests = [one_test(0, False), one_test(0, False), one_test(0, True), one_test(1, False)]
-    assert reached(tests) == [True, False]
+    assert passed_positions(tests) == [True, False]
 
 
 def test_a_summary_compares_whole_texts() -> None:

@@ -93,7 +93,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub, "answers", lambda: False)
+    monkeypatch.setattr(hub, "is_reachable", lambda: False)
     monkeypatch.setattr(hub, "PERIOD", 0.02)
     return tmp_path / "cache"
 
@@ -266,7 +266,7 @@ def test_two_processes_fetch_once(file: File, index: Index, cache: Path) -> None
 def served(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub with the file, which answers."""
     (tmp_path / "hub" / "lab" / "tiny-gguf").mkdir(parents=True)
-    monkeypatch.setattr(hub, "answers", lambda: True)
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
     with Hub(tmp_path / "hub").as_the_hub(monkeypatch, tmp_path / "hub-cache") as found:
         yield found
 
@@ -308,7 +308,7 @@ def test_a_published_target_is_fetched_when_it_is_asked_for_and_not_before(
     assert main(["pairs", "--fetch", "smollm2"]) == 0 and left(cache) >= {NAME, "gguf"}
     assert to_fetch(SMOLLM2.target, SMOLLM2.revision, SMOLLM2.published) == 0
     folder = sources.resolve(SMOLLM2.target, SMOLLM2.revision)
-    assert (folder / "tokenizer.json").is_file() and folder == sources.cached(SMOLLM2.target)
+    assert (folder / "tokenizer.json").is_file() and folder == sources.cached_folder(SMOLLM2.target)
     assert index.asked == 1
 
 

@@ -141,7 +141,7 @@ def test_a_pair_is_fetched_once_and_stays_at_its_commit(served: Hub) -> None:
     assert loaded.tokenizer.chat_template == "{{ messages[0].content }}", "it is apart"
     first = served.commit("lab/gpt2")
     assert loaded.source_name("target") == f"lab/gpt2@{first} (not pinned by this project: as first fetched here)"
-    assert hub.commit("lab/masked", "") == served.commit("lab/masked")
+    assert hub.cached_commit("lab/masked", "") == served.commit("lab/masked")
     run = Engine(loaded).decode("the cat", DecodeConfig(pair="tiny", drafter="masked", max_new_tokens=2))
     header = next(event for event in run if isinstance(event, RunStarted))
     assert first in header.models["target"] and "not pinned" in header.models["drafter"]

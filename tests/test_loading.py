@@ -18,7 +18,7 @@ from specdiff_core import loading
 from specdiff_core.checkpoints import availability as here
 from specdiff_core.checkpoints import hub
 from specdiff_core.checkpoints.availability import availability
-from specdiff_core.checkpoints.folders import damage
+from specdiff_core.checkpoints.folders import damage_errors
 from specdiff_core.checkpoints.memory import Machine
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
@@ -141,7 +141,7 @@ def test_a_damaged_index_is_named(pair: PairSpec, text: str) -> None:
     ],
 )
 def test_an_error_of_another_package_shows_nobodys_folders(error: Exception, shown: str) -> None:
-    with pytest.raises(WeightsError) as caught, damage("It is damaged"):
+    with pytest.raises(WeightsError) as caught, damage_errors("It is damaged"):
         raise error
     assert shown in caught.value.message and "/home" not in str(caught.value)
     assert ("Install" in caught.value.hint) == isinstance(error, ImportError)
@@ -275,15 +275,15 @@ def test_availability_of_hub_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not usable and "not in the local cache" in reason and "offline" in reason
     monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: False)
     asked: list[int] = []
-    monkeypatch.setattr(hub, "answers", lambda: bool(asked.append(1)))
-    once = here.Here()
+    monkeypatch.setattr(hub, "is_reachable", lambda: bool(asked.append(1)))
+    once = here.Environment()
     for spec in PAIRS.values():
         elsewhere = spec.offline or spec.target in FILES  # which pip's index has, too
         assert elsewhere or "cannot be reached" in availability(spec, once)[1]
     assert len(asked) == 1, "it is asked once, however many pairs there are"
-    monkeypatch.setattr(hub, "answers", lambda: True)
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
     assert availability(GPT2_MDLM) == (True, "")
-    monkeypatch.setattr(hub, "answers", lambda: pytest.fail("a cached target needs no hub"))
+    monkeypatch.setattr(hub, "is_reachable", lambda: pytest.fail("a cached target needs no hub"))
     monkeypatch.setattr(here, "is_cached", lambda repo, revision: repo == GPT2_MDLM.target)
     assert availability(GPT2_MDLM) == (True, "")
 

@@ -26,7 +26,7 @@ from specdiff_core.measure.grid import VANILLA, BenchSetting, listed
 from specdiff_core.measure.prompts import Prompt, own_prompts
 from specdiff_core.measure.race import interleave, race, race_repeatedly
 from specdiff_core.measure.runner import plan, sweep, weights_digest
-from specdiff_core.measure.statistics import FEW, Resampled, chi_squared, costs, interval, shares, student
+from specdiff_core.measure.statistics import FEW, Resampled, chi_squared, costs, interval, ratios, student
 from specdiff_core.measure.store import RowLog, Rows, RunRow, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, aggregate, speeds, sweep_result, whole_turns
 from specdiff_core.provenance import command as command_text
@@ -147,7 +147,7 @@ def test_an_interval_counts_tokens_is_seeded_and_holds_the_value() -> None:
     assert found["mean"].low < found["mean"].value < found["mean"].high
     few, enough = (interval(slow, fast, {"many": list(slow), "few": list(slow)[:count]}) for count in (2, FEW))
     assert {one.by for one in few.values()} == {"student"} and {one.by for one in enough.values()} == {"bootstrap"}
-    none = shares({"a": (5.0, 0), "b": (5.0, 3)}, {"all": ["a", "b"]})["all"]
+    none = ratios({"a": (5.0, 0), "b": (5.0, 3)}, {"all": ["a", "b"]})["all"]
     assert (none.low, none.value, none.high) == pytest.approx((none.low, 0.3, 0.6 - none.low)), "0 has no logarithm"
     assert found["mean"].value == pytest.approx(sum(s for s, _ in slow.values()) / sum(s for s, _ in fast.values()))
 

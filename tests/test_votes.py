@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specdiff_core.measure.answers import answered, canonical
-from specdiff_core.measure.votes import Attempt, curves, majorities, read_attempt, voted
+from specdiff_core.measure.answers import canonical, final_answer
+from specdiff_core.measure.votes import Attempt, curves, majorities, majority_shares, read_attempt
 from specdiff_core.schema.events import Finished
 
 
@@ -30,8 +30,8 @@ def attempted(*attempts: tuple[float, str]) -> list[Attempt]:
 
 def test_the_majority_is_averaged_over_which_attempt_comes_first() -> None:
     # Turns 7 5 5, 5 5 7 and 5 7 5: of one attempt two are right, and of two as well, because ties go to the first.
-    assert voted(["7", "5", "5"], "5", 3) == pytest.approx([0, 2 / 3, 2 / 3, 1])
-    assert voted(["7", "5", "5"], "5", 1) == pytest.approx([0, 2 / 3])
+    assert majority_shares(["7", "5", "5"], "5", 3) == pytest.approx([0, 2 / 3, 2 / 3, 1])
+    assert majority_shares(["7", "5", "5"], "5", 1) == pytest.approx([0, 2 / 3])
 
 
 def drawn(count: int, speeds: dict[str, float], each: int = 2) -> tuple[dict[str, list[list[Attempt]]], list[str]]:
@@ -54,7 +54,8 @@ def test_all_methods_share_one_accuracy_curve_and_differ_in_time() -> None:
     for shared in ("accuracy", "low", "high"):
         assert [row[shared] for row in of["dflash"]] == [row[shared] for row in of["vanilla"]]
     pooled = [
-        voted([one.answer for one in (v[0], d[0], v[1], d[1])], "5", 4) for v, d in zip(*found.values(), strict=True)
+        majority_shares([one.answer for one in (v[0], d[0], v[1], d[1])], "5", 4)
+        for v, d in zip(*found.values(), strict=True)
     ]
     assert [row["accuracy"] for row in of["vanilla"]] == pytest.approx(np.mean(pooled, axis=0)[1:].tolist(), abs=1e-6)
     for name, own in of.items():
@@ -143,7 +144,7 @@ def test_an_attempt_that_was_cut_off_has_only_an_answer_that_it_states() -> None
     ],
 )
 def test_an_answer_is_right_however_it_is_set(text: str, answer: str, right: bool) -> None:
-    said = canonical(answered(text))
+    said = canonical(final_answer(text))
     assert (bool(said) and said == canonical(answer)) is right
 
 

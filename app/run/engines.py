@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from specdiff_core.checkpoints import fetch, hub
-from specdiff_core.checkpoints.availability import ABSENT, Here, availability, loaded
+from specdiff_core.checkpoints.availability import ABSENT, Environment, availability, loaded_at_once
 from specdiff_core.checkpoints.own_pairs import find
 from specdiff_core.checkpoints.sources import is_cached, is_local
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
@@ -124,7 +124,7 @@ class Engines:
         """Fetch a pair, load it and warm it up (on ZeroGPU, runs do)."""
         self.fetch(pair, progress)
         if not is_zero_gpu():
-            drafters = loaded(find_pair(pair))
+            drafters = loaded_at_once(find_pair(pair))
             for drafter in sorted(drafters, key=lambda name: name != OPENING.drafter):  # what the page opens with first
                 self(pair, drafter, progress)
 
@@ -274,7 +274,7 @@ _looking = threading.Lock()
 
 @lru_cache(maxsize=1)
 def _unavailable(_: int) -> dict[str, str]:
-    machine, reasons = Here(), dict[str, str]()
+    machine, reasons = Environment(), dict[str, str]()
     for name, spec in PAIRS.items():
         try:
             _check_download(spec, NONE.name)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from specdiff_core.checkpoints.memory import Machine, needed
-from specdiff_core.schema.errors import SpecDiffError, portable
+from specdiff_core.schema.errors import SpecDiffError, picklable
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -101,7 +101,7 @@ def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
             try:
                 yield from function(*args)
             except Exception as error:  # ``spaces`` would pass on only the name of its class
-                yield portable(error)
+                yield picklable(error)
 
         import gradio as gr  # not needed in the decoding process
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from specdiff_core.explorations.base import Exploration, Snapshot
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
-from specdiff_core.schema.errors import SpecDiffError, Stopped, portable
+from specdiff_core.schema.errors import SpecDiffError, Stopped, picklable
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -266,7 +266,7 @@ def _serve(connection: Pipe, load: Loader, pulse: Any) -> None:
                 for value in getattr(served, call[0])(*call[1:]) or ():
                     connection.send(value)
             except Exception as error:  # raised again in the server
-                last = portable(error)
+                last = picklable(error)
             connection.send(last)
 
 

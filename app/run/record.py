@@ -17,7 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from specdiff_core.measure.block import redraft, sizes
+from specdiff_core.measure.block import redraft, window_settings
 from specdiff_core.measure.race import Step, race
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped
@@ -69,7 +69,7 @@ class Ask:
         header = header_of(read_trace(path).lanes.get(DRAFTED, ()))
         if header is None:
             raise SpecDiffError("This run drafted no window.", hint="Run it with a drafter that fills blanks.")
-        plan = sizes(DecodeConfig.parse(header.config))
+        plan = window_settings(DecodeConfig.parse(header.config))
         return cls(prompt=header.prompt, plan=plan, run=run, threads=threads, block=path)
 
 

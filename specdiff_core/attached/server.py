@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import msgspec
 
-from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.folders import short_path
 from specdiff_core.schema.decoder import WARM_PROMPT, WARM_TOKENS, Stop
 from specdiff_core.schema.errors import ConfigError, ServerError, one_line
 from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finished, PiecesSeen, Quoted, RunStarted
@@ -169,7 +169,7 @@ class Attached:
 
     def _header(self, prompt: str, config: DecodeConfig) -> RunStarted:
         settings = config.to_dict()
-        called = shown(self.model) if self.model.startswith("/") else self.model  # llama.cpp's is its file
+        called = short_path(self.model) if self.model.startswith("/") else self.model  # llama.cpp's is its file
         return RunStarted(
             config={name: settings[name] for name in SENT},
             prompt=prompt,

@@ -15,7 +15,7 @@ from specdiff_core.schema.published import FILES
 ABSENT = "The files are not in the local cache, and"
 
 
-class Here:
+class Environment:
     """The machine, and whether the hub answers, determined once for many pairs."""
 
     @cached_property
@@ -24,17 +24,17 @@ class Here:
 
     @cached_property
     def hub_answers(self) -> bool:
-        return hub.answers()
+        return hub.is_reachable()
 
 
-def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
+def availability(spec: PairSpec, here: Environment | None = None) -> tuple[bool, str]:
     """Whether a pair is available here: ``(True, "")`` or ``(False, reason)``. Cheap; never raises.
 
     Local files must exist; a hub target must be cached at its revision or the hub reachable; it
     must fit into memory. Drafters are only checked when they are chosen."""
     from huggingface_hub import is_offline_mode
 
-    here = here or Here()
+    here = here or Environment()
     try:
         if is_local(spec.target):
             folder = resolve(spec.target)
@@ -47,7 +47,7 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
                 return False, f"{ABSENT} the hub is switched off (offline mode)."
             if spec.target not in FILES and not here.hub_answers:  # FILES: also pip's index
                 return False, f"{ABSENT} the model hub cannot be reached."
-        if full := refusal(spec, here.machine, loaded(spec)):
+        if full := refusal(spec, here.machine, loaded_at_once(spec)):
             return False, full
     except SpecDiffError as error:
         return False, error.message
@@ -56,6 +56,6 @@ def availability(spec: PairSpec, here: Here | None = None) -> tuple[bool, str]:
     return True, ""
 
 
-def loaded(spec: PairSpec) -> list[str]:
+def loaded_at_once(spec: PairSpec) -> list[str]:
     """The drafters that are loaded together with a pair: those that ship with the project."""
     return [drafter.name for drafter in spec.drafters if not drafter.source or is_local(drafter.source)]

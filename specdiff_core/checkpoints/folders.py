@@ -30,7 +30,7 @@ GGUF = "gguf.json"
 """In a folder made from a GGUF file: the position of each tensor in that file (:class:`Gguf`)."""
 
 
-def shown(path: str | Path) -> str:
+def short_path(path: str | Path) -> str:
     """The last two parts of a path, for messages: they never show a user's folders."""
     return "/".join(Path(path).parts[-2:])
 
@@ -50,7 +50,7 @@ def cache_errors() -> Iterator[None]:
     except OSError as error:
         what = "is full" if error.errno == errno.ENOSPC else f"cannot be used ({error.strerror or error})"
         hint = "Make room there, or set SPECDIFF_CACHE to a folder that you can write to."
-        raise PairUnavailable(f"The cache folder {shown(user_cache())} {what}.", hint=hint) from error
+        raise PairUnavailable(f"The cache folder {short_path(user_cache())} {what}.", hint=hint) from error
 
 
 RELEASED = "Restore the config.json that was saved with this model."
@@ -121,11 +121,11 @@ def as_config(values: dict[str, Any], kind: type[C], path: Path | str) -> C:
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        raise WeightsError(f"{shown(path)}: {error}.", hint=RELEASED) from None
+        raise WeightsError(f"{short_path(path)}: {error}.", hint=RELEASED) from None
 
 
 @contextmanager
-def damage(message: str) -> Iterator[None]:
+def damage_errors(message: str) -> Iterator[None]:
     """Translate all exceptions into a WeightsError: damaged files raise nearly anything."""
     try:
         yield
@@ -140,16 +140,16 @@ def damage(message: str) -> Iterator[None]:
         raise WeightsError(f"{message} ({why}).", hint=hint) from error
 
 
-def described(folder: Path, what: str) -> AbstractContextManager[None]:
-    """:func:`damage` while ``what`` is loaded from a folder."""
-    return damage(f"The {what} cannot be loaded from {shown(folder)}/config.json and its weights")
+def loading_errors(folder: Path, what: str) -> AbstractContextManager[None]:
+    """:func:`damage_errors` while ``what`` is loaded from a folder."""
+    return damage_errors(f"The {what} cannot be loaded from {short_path(folder)}/config.json and its weights")
 
 
 def check_file(path: Path, most: int = MOST) -> None:
     """Raise WeightsError unless ``path`` is a regular file of at most ``most`` bytes: pipes and devices never end."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-        raise WeightsError(f"{shown(path)} is not a file of at most {hub.size(most)}.")
+        raise WeightsError(f"{short_path(path)} is not a file of at most {hub.size_words(most)}.")
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -157,9 +157,9 @@ def _read_json(path: Path) -> dict[str, Any]:
         check_file(path)
         return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), dict[str, Any])
     except FileNotFoundError:
-        raise WeightsError(f"{shown(path)} is missing.") from None
+        raise WeightsError(f"{short_path(path)} is missing.") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"{shown(path)} is not readable as a JSON object ({error}).") from error
+        raise WeightsError(f"{short_path(path)} is not readable as a JSON object ({error}).") from error
 
 
 class Stored(msgspec.Struct):
@@ -192,7 +192,9 @@ def read_gguf(folder: Path) -> Gguf | None:
     index = as_config(_read_json(path), Gguf, path)
     file = Path(index.file)
     if not file.is_file() or file.stat().st_size != index.size:
-        raise WeightsError(f"{shown(file)} is missing or has changed since it was read.", hint="Load the file again.")
+        raise WeightsError(
+            f"{short_path(file)} is missing or has changed since it was read.", hint="Load the file again."
+        )
     return index
 
 
@@ -209,7 +211,7 @@ def weight_files(folder: Path) -> list[Path]:
         shards = _read_json(folder / INDEX).get("weight_map")
         names = list(shards.values()) if isinstance(shards, dict) else []
         if not names or not all(isinstance(name, str) and re.fullmatch(r"[\w.-]{1,200}", name) for name in names):
-            raise WeightsError(f"{shown(folder / INDEX)} names no weight files of its folder.")
+            raise WeightsError(f"{short_path(folder / INDEX)} names no weight files of its folder.")
         paths = [folder / name for name in sorted(set(names))]
     else:
         paths = [folder / WEIGHTS]
@@ -217,5 +219,5 @@ def weight_files(folder: Path) -> list[Path]:
         if not path.is_file():
             pickled = next(folder.glob("*.bin"), None)
             hint = pickled and f"{pickled.name} could run code and is never opened; convert it (docs/extending.md)."
-            raise WeightsError(f"The weight file {shown(path)} is missing.", hint=hint or "")
+            raise WeightsError(f"The weight file {short_path(path)} is missing.", hint=hint or "")
     return paths

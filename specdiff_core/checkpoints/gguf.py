@@ -20,7 +20,17 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from specdiff_core.checkpoints.folders import GGUF, Depth, Gguf, Size, Stored, cache_errors, damage, shown, user_cache
+from specdiff_core.checkpoints.folders import (
+    GGUF,
+    Depth,
+    Gguf,
+    Size,
+    Stored,
+    cache_errors,
+    damage_errors,
+    short_path,
+    user_cache,
+)
 from specdiff_core.checkpoints.gguf_file import Header, dequantised, read_header
 from specdiff_core.checkpoints.gguf_tokenizer import tokenizer_of
 from specdiff_core.schema.errors import WeightsError
@@ -89,8 +99,8 @@ def convert(file: Path) -> Path:
         PairUnavailable: the cache cannot be written.
     """
     if not os.path.isfile(file):
-        raise WeightsError(f"The model file {shown(file)} does not exist.", hint="Check its path.")
-    with damage(f"{shown(file)} is truncated or damaged"):
+        raise WeightsError(f"The model file {short_path(file)} does not exist.", hint="Check its path.")
+    with damage_errors(f"{short_path(file)} is truncated or damaged"):
         folder = _cache_folder(file)
         if (folder / GGUF).is_file():
             return folder

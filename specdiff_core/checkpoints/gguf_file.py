@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from specdiff_core.checkpoints.folders import Stored, shown
+from specdiff_core.checkpoints.folders import Stored, short_path
 from specdiff_core.schema.errors import WeightsError
 
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -32,7 +32,7 @@ class Header:
     tensors: dict[str, Stored]  # by the file's names
 
     def refuse(self, what: str) -> NoReturn:
-        raise WeightsError(f"{shown(self.file)} cannot be used here: {what}.", hint=OTHER)
+        raise WeightsError(f"{short_path(self.file)} cannot be used here: {what}.", hint=OTHER)
 
     def token(self, name: str) -> int | None:
         """The id of a special token, such as ``eos``; None if the vocabulary has none."""
@@ -84,11 +84,13 @@ def read_header(file: Path) -> Header:
     """Every field and the position of every tensor, checked to be inside the file."""
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:4] != b"GGUF":
-            raise WeightsError(f"{shown(file)} is not a GGUF file.", hint="Choose a file whose name ends in .gguf.")
+            raise WeightsError(
+                f"{short_path(file)} is not a GGUF file.", hint="Choose a file whose name ends in .gguf."
+            )
         source = _Bytes(data)
         source.at = 4
         if (version := source.number("I")) not in (2, 3):
-            raise WeightsError(f"{shown(file)} is of version {version} of GGUF.", hint="Convert the model again.")
+            raise WeightsError(f"{short_path(file)} is of version {version} of GGUF.", hint="Convert the model again.")
         tensors, count = source.count(), source.count()
         fields = {}
         for _ in range(count):

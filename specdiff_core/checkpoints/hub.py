@@ -35,14 +35,14 @@ T = TypeVar("T")
 _PROGRESS: ContextVar[Callable[[str], None]] = ContextVar("progress", default=lambda message: None)
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Where the hub's client keeps repositories."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
-def commit(repo: str, revision: str) -> str:
+def cached_commit(repo: str, revision: str) -> str:
     """``revision``, or the commit at which ``repo`` is in the cache, so that later uploads don't
     change what is loaded; empty if it isn't there."""
     if revision or (folder := cached_folder(repo)) is None:
@@ -59,7 +59,7 @@ def cached_folder(repo: str, revision: str = "") -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     with _translated(repo):
-        config = try_to_load_from_cache(repo, "config.json", cache_dir=cache(), revision=revision or None)
+        config = try_to_load_from_cache(repo, "config.json", cache_dir=cache_folder(), revision=revision or None)
     return Path(config).parent if isinstance(config, str) else None
 
 
@@ -79,7 +79,7 @@ def cached_gguf(source: str, revision: str = "") -> Path | None:
                 "revision": revision or None,
                 "allow_patterns": ["-"],
             }  # which files is no matter
-            folder = Path(snapshot_download(repo, cache_dir=cache(), local_files_only=True, **options))
+            folder = Path(snapshot_download(repo, cache_dir=cache_folder(), local_files_only=True, **options))
     except PairUnavailable as error:
         if isinstance(error.__cause__, errors.LocalEntryNotFoundError):
             return None
@@ -131,7 +131,7 @@ def report(message: str) -> None:
     _PROGRESS.get()(message)
 
 
-def answers() -> bool:
+def is_reachable() -> bool:
     """Whether the hub answers within :data:`TIMEOUT`, also with an error status."""
     from huggingface_hub import constants, get_session
 
@@ -179,7 +179,11 @@ class Transfer:
         """``Downloading name: 31 of 93 MB, 12.3 MB/s``."""
         if not self.done:
             return f"Looking for {self.name}"
-        of = f"{size(self.done, self.total).split()[0]} of {size(self.total)}" if self.total else size(self.done)
+        of = (
+            f"{size_words(self.done, self.total).split()[0]} of {size_words(self.total)}"
+            if self.total
+            else size_words(self.done)
+        )
         seconds = max(time.monotonic() - self._since, 1e-3)
         return f"Downloading {self.name}: {of}, {self.done / 1e6 / seconds:.1f} MB/s"
 
@@ -220,8 +224,8 @@ def fetch(repo: str, revision: str = "", *, weights: bool = True, only: Sequence
     ask = partial(
         snapshot_download,
         repo,
-        revision=commit(repo, revision) or None,
-        cache_dir=cache(),
+        revision=cached_commit(repo, revision) or None,
+        cache_dir=cache_folder(),
         allow_patterns=list(only) or [*CONFIGS, *(WEIGHTS if weights else ())],
         ignore_patterns=TWICE,
         tqdm_class=_bar(transfer),
@@ -257,9 +261,9 @@ def _missing_bytes(ask: Callable[..., Any]) -> int:
     except (OSError, errors.HTTPError):  # type: ignore[attr-defined]  # not exported  # the download reports it too
         return 0
     total = sum(file.file_size or 0 for file in files if file.will_download)
-    free = shutil.disk_usage(next(path for path in (cache(), *cache().parents) if path.exists())).free
+    free = shutil.disk_usage(next(path for path in (cache_folder(), *cache_folder().parents) if path.exists())).free
     if total > free:
-        raise OSError(errno.ENOSPC, f"{size(total)} are needed, {size(free)} are free")
+        raise OSError(errno.ENOSPC, f"{size_words(total)} are needed, {size_words(free)} are free")
     return total
 
 
@@ -295,7 +299,7 @@ def _abort_xet() -> None:
         abort()
 
 
-def size(count: int, scale: int | None = None) -> str:
+def size_words(count: int, scale: int | None = None) -> str:
     """Bytes in the unit for ``scale``, by default ``count``."""
     for unit, name, digits in ((1e9, "GB", 1), (1e6, "MB", 0)):
         if (scale or count) >= unit:

@@ -18,7 +18,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from specdiff_core.checkpoints.folders import read_config, read_gguf, weight_files
-from specdiff_core.checkpoints.sources import cached
+from specdiff_core.checkpoints.sources import cached_folder
 from specdiff_core.processor import computes_bf16
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.pairs import PAIRS, PairSpec
@@ -141,7 +141,7 @@ def model_size(source: str, revision: str = "", published: Model | None = None) 
     """The size of a model from its weights, otherwise from what is published, otherwise by the
     sizes in its config.json. None if nothing is known."""
     try:
-        folder = cached(source, revision)
+        folder = cached_folder(source, revision)
         if folder is None or not (folder / "config.json").is_file():
             return published
         values, stored = read_config(folder), _stored(folder)

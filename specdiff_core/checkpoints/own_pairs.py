@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 import msgspec
 
-from specdiff_core.checkpoints.folders import anchor_predicts, read_config, shown
+from specdiff_core.checkpoints.folders import anchor_predicts, read_config, short_path
 from specdiff_core.checkpoints.sources import is_local, resolve
 from specdiff_core.schema.errors import ConfigError, no_such
 from specdiff_core.schema.fields import ask, fields_of
@@ -111,7 +111,7 @@ def parse_source(typed: str) -> tuple[str, str]:
     return source, "" if revision == "main" else revision
 
 
-def named(name: str) -> OwnPair:
+def parse_name(name: str) -> OwnPair:
     """The fields of a name that begins with :data:`OWN`.
 
     Raises:
@@ -155,7 +155,7 @@ def register_pair(name: str, locate: Callable[[str, str], Path] = _fetched) -> P
     """
     if name in OWN_PAIRS:
         return OWN_PAIRS[name]
-    pair = named(name)
+    pair = parse_name(name)
     longest = _positions(locate(pair.target, pair.target_revision), pair.context)
     context = pair.context or min(longest or CONTEXT, CONTEXT)
     drafters = [_drafter(pair, source, locate(source, pair.drafter_revision), context) for source in pair.drafter]
@@ -207,7 +207,7 @@ def _positions(target: Path, context: int | None) -> int | None:
 
 
 def _called(source: str) -> str:
-    return shown(source) if is_local(source) else source
+    return short_path(source) if is_local(source) else source
 
 
 def _drafter(pair: OwnPair, source: str, folder: Path, context: int) -> DrafterSpec:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from specdiff_core.checkpoints import fetch, hub
-from specdiff_core.checkpoints.folders import shown, weight_files
+from specdiff_core.checkpoints.folders import short_path, weight_files
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, WeightsError
 from specdiff_core.schema.published import FILES
 
@@ -48,7 +48,7 @@ def resolve(source: str | Path, revision: str = "", *, weights: bool = True) -> 
         if is_gguf(source):
             return _converted(Path(source))
         if not os.path.isdir(source):  # also a name that is too long, where Path's function raises
-            raise WeightsError(f"The model folder {shown(source)} does not exist.", hint=SOURCES)
+            raise WeightsError(f"The model folder {short_path(source)} does not exist.", hint=SOURCES)
         return Path(source)
     if hub.in_repository(str(source)):
         return _converted(hub.fetch_gguf(str(source), revision))
@@ -65,7 +65,7 @@ def _converted(file: Path) -> Path:
     return gguf.convert(file)
 
 
-def cached(source: str, revision: str = "") -> Path | None:
+def cached_folder(source: str, revision: str = "") -> Path | None:
     """The folder that :func:`resolve` would return without a download; None if it needs one.
 
     Raises:
@@ -82,7 +82,7 @@ def cached(source: str, revision: str = "") -> Path | None:
 def is_cached(source: str, revision: str = "") -> bool:
     """Whether config and all weights are here."""
     try:
-        folder = cached(source, revision)
+        folder = cached_folder(source, revision)
         return folder is not None and bool(weight_files(folder))
     except SpecDiffError:
         return False

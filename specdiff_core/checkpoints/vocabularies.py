@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from specdiff_core.checkpoints.folders import damage, shown
+from specdiff_core.checkpoints.folders import damage_errors, short_path
 from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
@@ -96,5 +96,5 @@ def unshared_ids(spec: DrafterSpec, pair: PairSpec, size: int) -> tuple[int, ...
 
 
 def _read(path: Path, kind: type[T]) -> T:
-    with damage(f"The tokenizer file {shown(path)} is damaged"):
+    with damage_errors(f"The tokenizer file {short_path(path)} is damaged"):
         return msgspec.json.decode(path.read_bytes(), type=kind)

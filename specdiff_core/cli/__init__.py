@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command of this package, or one that an installed package adds; returns the exit
     status of :func:`call`."""
     words = list(sys.argv[1:] if argv is None else argv)
-    for removed in proxies.mend():
+    for removed in proxies.drop_unusable():
         say(removed)
     ours = {module.__name__.rpartition(".")[2] for module in COMMANDS}
     for added in entry_points(group=ADDED, name=words[0]) if words and words[0] not in ours else ():

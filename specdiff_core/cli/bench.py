@@ -12,7 +12,7 @@ from specdiff_core.measure import store
 from specdiff_core.measure.grid import SWEPT, BenchSetting, listed
 from specdiff_core.measure.prompts import FORMS, Prompt, first_of_each, own_prompts, read_prompts
 from specdiff_core.measure.runner import sweep
-from specdiff_core.measure.sweep import speeds, sweep_result, waiting
+from specdiff_core.measure.sweep import speeds, sweep_result, waiting_words
 from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.methods import method_for, race_lanes
@@ -113,6 +113,6 @@ def run_sweep(args: argparse.Namespace) -> None:
     subject, facts, path = begin(args)
     log = track(sweep(*subject, repeats=args.repeats, path=path))
     result = sweep_result(log, facts)
-    print(speeds(result) + "\n" + waiting(result.waits).strip())
+    print(speeds(result) + "\n" + waiting_words(result.waits).strip())
     if args.json is not None:
         store.write_result(args.json, result)

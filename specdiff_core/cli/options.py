@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.folders import short_path
 from specdiff_core.checkpoints.own_pairs import OwnPair, find, register
 from specdiff_core.schema.errors import ConfigError, printable
 from specdiff_core.schema.fields import Field, fields_of, flag
@@ -33,7 +33,7 @@ def explain(field: Field, note: str = "") -> str:
     notes += ["separated by commas"] if field.several else []
     default = ",".join(map(str, field.default)) if field.several else field.default
     if isinstance(default, Path) and default.is_absolute():
-        default = shown(default)
+        default = short_path(default)
     notes += [] if default in (None, "") else [f"default {default}"]
     label = f"{field.named}. {field.help}" if field.label else field.help
     return f"{label} [{'; '.join(notes)}]".replace("%", "%%")

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from specdiff_core.checkpoints import hub
-from specdiff_core.checkpoints.availability import Here, availability, loaded
-from specdiff_core.checkpoints.folders import shown, weight_files
+from specdiff_core.checkpoints.availability import Environment, availability, loaded_at_once
+from specdiff_core.checkpoints.folders import short_path, weight_files
 from specdiff_core.checkpoints.memory import Machine, needed, refusal
 from specdiff_core.checkpoints.sources import is_cached, is_local, resolve
 from specdiff_core.cli import options
@@ -29,12 +29,12 @@ def run(args: argparse.Namespace) -> None:
     if args.fetch is not None:
         fetch(find_pair(args.fetch), args.drafters)
     elif args.name:
-        show(find_pair(args.name), Here())
+        show(find_pair(args.name), Environment())
     else:
-        table(Here())
+        table(Environment())
 
 
-def table(here: Here) -> None:
+def table(here: Environment) -> None:
     """Print a line for each pair, the drafters of each family, and why pairs are not available."""
     machine = here.machine
     free = f"{machine.free / 1e9:.1f} GB of memory free"
@@ -47,8 +47,8 @@ def table(here: Here) -> None:
         model, missing = pair.published, to_fetch(pair.target, pair.revision, pair.published)
         size = f"{model.parameters / 1e9:.1f} B" if model else ""
         terms = ", ".join(_terms(model, pair.revision)) or "in its card"
-        fetched = hub.size(missing) if missing else "nothing"
-        lines.append((pair.name, shown(pair.target), size, fetched, memory(pair, machine), terms, mark))
+        fetched = hub.size_words(missing) if missing else "nothing"
+        lines.append((pair.name, short_path(pair.target), size, fetched, memory(pair, machine), terms, mark))
     print("\n".join(columns(lines)))
     print("\nDrafters and their download sizes:")
     for group, pairs in groupby(PAIRS.values(), key=lambda pair: pair.group):
@@ -61,11 +61,11 @@ def table(here: Here) -> None:
     print(f"\n`{hub.FETCH_COMMAND.replace(' --fetch', '')}` shows more of one; `{hub.FETCH_COMMAND}` downloads it.")
 
 
-def show(pair: PairSpec, here: Here) -> None:
+def show(pair: PairSpec, here: Environment) -> None:
     available, reason = availability(pair, here)
-    print(f"{pair.name}: {pair.label}, {shown(pair.target)}, at most {pair.context:,} tokens")
+    print(f"{pair.name}: {pair.label}, {short_path(pair.target)}, at most {pair.context:,} tokens")
     print(f"    {'available' if available else 'not available: ' + reason}")
-    print(f"    {refusal(pair, here.machine, loaded(pair)) or memory(pair, here.machine) + ' of memory'}")
+    print(f"    {refusal(pair, here.machine, loaded_at_once(pair)) or memory(pair, here.machine) + ' of memory'}")
     for drafter in pair.drafters:
         gone = "" if drafter.has_files else " (its weights are not here)"
         print(f"    --drafter {drafter.name:14} {drafter.about}{_notes(drafter)}{gone}")
@@ -73,7 +73,7 @@ def show(pair: PairSpec, here: Here) -> None:
 
 def memory(pair: PairSpec, machine: Machine) -> str:
     """Memory as ``1.2 GB + 0.7``: at loading, and for the smallest drafter that is loaded later."""
-    initial, needs = loaded(pair), needed(pair, machine).drafters
+    initial, needs = loaded_at_once(pair), needed(pair, machine).drafters
     sized = [spec for spec in pair.drafters if spec.published and spec.published.parameters]
     later = [needs[spec.name] for spec in sized if spec.name in needs and spec.name not in initial]
     added = f" + {min(later) / 1e9:.1f}" if later else ""
@@ -88,8 +88,8 @@ def fetch(pair: PairSpec, names: str | None) -> None:
     with hub.reporting(options.say):
         for source, revision in sources.items():
             folder = resolve(source, revision)
-            at = "" if is_local(source) else f" at {hub.commit(source, revision)}"
-            print(f"{source}{at}: {hub.size(sum(file.stat().st_size for file in weight_files(folder)))} here")
+            at = "" if is_local(source) else f" at {hub.cached_commit(source, revision)}"
+            print(f"{source}{at}: {hub.size_words(sum(file.stat().st_size for file in weight_files(folder)))} here")
 
 
 def to_fetch(source: str, revision: str, published: Model | None) -> int | None:
@@ -104,7 +104,7 @@ def _notes(drafter: DrafterSpec) -> str:
     if drafter.published is None:
         return ""
     missing = to_fetch(drafter.source, drafter.revision, drafter.published)
-    size = "size unknown" if missing is None else hub.size(missing) if missing else "here"
+    size = "size unknown" if missing is None else hub.size_words(missing) if missing else "here"
     return f" [{', '.join([size, *_terms(drafter.published, drafter.revision)])}]"
 
 

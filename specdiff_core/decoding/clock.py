@@ -99,7 +99,7 @@ class DeviceClock:
             self._off_seconds += self._tick() - began
 
 
-class Use:
+class Usage:
     """What a run used besides time: memory of a CUDA device, and waiting for a processor. Counted
     only while the run computes, so that runs which take turns don't count each other's.
 

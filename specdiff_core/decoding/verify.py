@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from specdiff_core.drafters.base import Draft, gather_probs
-from specdiff_core.maths.distributions import residual, to_host, without
+from specdiff_core.maths.distributions import point_mass_residual, residual, to_host
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.maths.trees import ROOT, children
 from specdiff_core.schema.events import Test, Verdict, rounded
@@ -86,7 +86,7 @@ def _accept(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, po
             if exact_q and draft.probs is not None:
                 dist = residual(target_probs[i], draft.probs[i].to(target_probs.device))
             else:
-                dist = without(target_probs[i], tokens[i])
+                dist = point_mass_residual(target_probs[i], tokens[i])
             source = "residual"
             break
     path = range(sum(test.accepted for test in tests))

@@ -20,7 +20,7 @@ from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.dflash import COPIES, DFlashDraftModel, from_folder
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.markov import PairBias, Selector, Successors
-from specdiff_core.models.network import Attend, Vocabulary, at, attend, near, vocabulary
+from specdiff_core.models.network import Attend, Vocabulary, attend, rope_at, vocabulary, within_reach
 from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -66,7 +66,7 @@ class BlockDrafter:
         embeddings = self.words.embed(ids)[None]
         if config.input_embedding_scale != 1:
             embeddings = embeddings * config.input_embedding_scale
-        states = self.network.denoise(embeddings, at(self.rope, positions), attend)[0, self.lead :]
+        states = self.network.denoise(embeddings, rope_at(self.rope, positions), attend)[0, self.lead :]
         logits = self.head(states)
         if config.output_multiplier != 1:
             logits = logits * config.output_multiplier
@@ -135,7 +135,7 @@ class BlockSession(FeatureSession):
         features = torch.cat(self._features)
         self._features.clear()
         context = network.read_features(features[None].to(network.dtype))
-        rope = at(self._drafter.rope, slice(cache.length, self._observed))
+        rope = rope_at(self._drafter.rope, slice(cache.length, self._observed))
         keys_values = itertools.chain.from_iterable(network.context_keys_values(context, rope))
         for slot, part in zip(cache.views(cache.length, self._observed), keys_values, strict=True):
             slot.copy_(part)
@@ -152,7 +152,7 @@ class BlockSession(FeatureSession):
             slots[2 * layer].copy_(k)
             slots[2 * layer + 1].copy_(v)
             reach = reaches[layer]
-            mask = None if reach is None else near(positions[first:], positions, reach)
+            mask = None if reach is None else within_reach(positions[first:], positions, reach)
             return attend(q, keys_values[2 * layer], keys_values[2 * layer + 1], mask)
 
         return drafter.denoise(ids, slice(first, end), read)

@@ -26,7 +26,7 @@ from specdiff_core.models.device import Placement, on_device
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel, load_masked
 from specdiff_core.models.mdlm import Mdlm, load_mdlm
-from specdiff_core.models.network import Vocabulary, at, attend, vocabulary
+from specdiff_core.models.network import Vocabulary, attend, rope_at, vocabulary
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
@@ -151,7 +151,7 @@ class CachedSession(DraftSession):
             return attend(q, keys_values[2 * layer], keys_values[2 * layer + 1], mask if known else None)
 
         embeddings = drafter.words.embed(ids)[None]
-        states = network(embeddings, at(drafter.rope, slice(first, end)), read, last=len(window))
+        states = network(embeddings, rope_at(drafter.rope, slice(first, end)), read, last=len(window))
         cache.length += known
         self._unread.clear()
         logits = drafter.head(states)[0]

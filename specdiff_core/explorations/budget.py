@@ -18,7 +18,7 @@ from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldS
 from specdiff_core.explorations.fields import METHOD, SEED
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio, times
 from specdiff_core.explorations.runs import Runs
-from specdiff_core.measure.answers import answered, canonical
+from specdiff_core.measure.answers import canonical, final_answer
 from specdiff_core.measure.problems import EXAMPLES, PROBLEMS
 from specdiff_core.measure.prompts import Problem, Prompt, Text
 from specdiff_core.measure.votes import Attempt, curves, read_attempt
@@ -351,7 +351,7 @@ def read_problem(line: str, number: int = 0) -> Problem:
         raise ConfigError('there is no question, nor "|" and an answer after one')
     worked, _, last = answer.rpartition("####")
     if "\\boxed{" in answer:
-        worked, last = answer, answered(answer)
+        worked, last = answer, final_answer(answer)
     if not (right := canonical(last)):
         raise ConfigError("there is no answer")
     if len(right) > LONGEST_ANSWER:

@@ -21,7 +21,7 @@ from specdiff_core.measure.store import Rows
 from specdiff_core.schema.events import Committed, Event, Finished, RoundStarted, TargetScored, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
-from specdiff_core.schema.metrics import Metrics, measure, reached, speed_up
+from specdiff_core.schema.metrics import Metrics, measure, passed_positions, speed_up
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -270,7 +270,7 @@ def judged(engine: Engine, before: Sequence[int], events: Sequence[Event]) -> It
     position = 0
     for event in events:
         if isinstance(event, Verified):
-            tested = min(len(reached(event.tests)), len(last.ids) - position)
+            tested = min(len(passed_positions(event.tests)), len(last.ids) - position)
             for i in range(tested):
                 token = last.ids[position + i]
                 line = decode(ids[: len(before) + position + i]).rsplit("\n", 1)[-1]

@@ -101,7 +101,7 @@ def residual(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
     return _normed((target_probs - draft_probs).clamp_min(0.0), target_probs)
 
 
-def without(target_probs: Tensor, token: int) -> Tensor:
+def point_mass_residual(target_probs: Tensor, token: int) -> Tensor:
     """p with ``token`` removed, renormalised: the residual of a point mass. ``[V]`` float64."""
     probs = target_probs.clone()
     probs[token] = 0.0

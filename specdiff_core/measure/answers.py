@@ -12,7 +12,7 @@ _COUNTED = re.compile(rf"\$?({NUMBER})\$?(?=[,;]?\s+(?!(?:and|or|to|over|plus|mi
 """A number before the noun that it counts, or before an explanation."""
 
 
-def answered(text: str, *, ended: bool = True) -> str:
+def final_answer(text: str, *, ended: bool = True) -> str:
     """The final answer of a solution: the content of its last ``\\boxed{…}``, the text after
     ``####`` or "answer is", otherwise its last number; empty if there is none. A line with
     ``Question:`` begins another problem.

@@ -17,7 +17,7 @@ from specdiff_core.schema.summary import header_of, staged
 WIDEST, STEPS = 16, (1, 2, 4, 8)
 
 
-def sizes(config: DecodeConfig) -> dict[str, DecodeConfig]:
+def window_settings(config: DecodeConfig) -> dict[str, DecodeConfig]:
     """``γ/T`` -> ``config`` with each window γ up to :data:`WIDEST` and the drafter's longest, and each T of
     :data:`STEPS` up to γ."""
     longest = find_pair(config.pair).drafter(config.drafter).clamp_gamma(min(WIDEST, config.max_new_tokens))
@@ -29,7 +29,7 @@ def sizes(config: DecodeConfig) -> dict[str, DecodeConfig]:
 
 
 def redraft(decoder: Decoder, run: Sequence[Event], **options: Any) -> Iterator[tuple[str, Event]]:
-    """The staged round of a run, drafted and checked again in all :func:`sizes`.
+    """The staged round of a run, drafted and checked again in all :func:`window_settings`.
 
     Args:
         options: of each decode.
@@ -45,7 +45,7 @@ def redraft(decoder: Decoder, run: Sequence[Event], **options: Any) -> Iterator[
         raise SpecDiffError("This run drafted no window.", hint="Run it with a drafter that fills blanks.")
     number = shown[0].round
     before = [token for event in run if isinstance(event, Committed) and event.round < number for token in event.ids]
-    for size, config in sizes(DecodeConfig.parse(header.config)).items():
+    for size, config in window_settings(DecodeConfig.parse(header.config)).items():
         for event in decoder.decode(header.prompt, config, after=before, **options):
             yield size, event
             if isinstance(event, Committed):

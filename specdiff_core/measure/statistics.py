@@ -57,7 +57,7 @@ def interval(baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]])
     }
 
 
-def shares(counts: Costs, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
+def ratios(counts: Costs, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
     """The second of two counts over the first, such as tokens over rounds: by group of prompts, and as ``mean`` of the
     groups, as in :func:`interval`; nothing without a group."""
     return interval(dict.fromkeys(counts, (1.0, 1)), counts, groups) if groups else {}

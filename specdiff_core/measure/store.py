@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, cast
 
 import msgspec
 
-from specdiff_core.measure.statistics import Costs, Interval, costs, interval, shares
+from specdiff_core.measure.statistics import Costs, Interval, costs, interval, ratios
 from specdiff_core.provenance import Provenance
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Event
@@ -108,7 +108,7 @@ class Rows:
         for name, below, above in (("tau", "rounds", "committed"), ("alpha", "tested", "accepted")):
             sums = costs((row.prompt, getattr(row.metrics, below), getattr(row.metrics, above)) for row in self.of(key))
             counted = {kind: [prompt for prompt in prompts if sums[prompt][0]] for kind, prompts in groups.items()}
-            rates[name] = shares(sums, {kind: prompts for kind, prompts in counted.items() if prompts})
+            rates[name] = ratios(sums, {kind: prompts for kind, prompts in counted.items() if prompts})
         return rates
 
     def by_prompt(self, key: str, names: Mapping[str, Any]) -> list[dict[str, Any]]:

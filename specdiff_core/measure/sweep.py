@@ -101,11 +101,11 @@ def sweep_result(log: RowLog[RunRow], provenance: Provenance) -> Sweep:
     """
     rows = whole_turns(log.rows)
     prompts = Counter({row.prompt: row.flavour for row in rows}.values())
-    runs = counts(rows)
+    runs = runs_by_prompt(rows)
     return log.result(Sweep, provenance=provenance, prompts=prompts, entries=aggregate(rows), runs=runs)
 
 
-def counts(rows: Sequence[RunRow]) -> dict[str, dict[str, list[Run]]]:
+def runs_by_prompt(rows: Sequence[RunRow]) -> dict[str, dict[str, list[Run]]]:
     """Key of a setting -> prompt -> the counts of its repeats."""
     vanilla = {(row.prompt, row.repeat): row.text for row in rows if row.setting == VANILLA.key}
     runs: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
@@ -172,7 +172,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([drawn[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *drawn[1:]])
 
 
-def number(value: float | None, form: str = ".2f") -> str:
+def number_words(value: float | None, form: str = ".2f") -> str:
     """A number, or a dash where it is not defined."""
     return "–" if value is None else format(value, form)
 
@@ -189,7 +189,7 @@ def _times(value: float, doubtful: bool) -> str:
 
 def with_ends(entry: SettingResult, name: str) -> str:
     """τ or α, with its interval if the setting drafts and the interval was computed."""
-    return f"{number(getattr(entry, name))}{_ends(entry.rates.get(name))}"
+    return f"{number_words(getattr(entry, name))}{_ends(entry.rates.get(name))}"
 
 
 def _ends(found: Interval | None) -> str:
@@ -219,13 +219,13 @@ def speeds(result: Sweep) -> str:
         row = [entry.name, _times(speed.value, any(beyond.values()))]
         row += ["baseline" if entry.drafter == VANILLA.drafter else bounds]
         row += [_times(entry.speedup_by_flavour[flavour].value, beyond[flavour]) for flavour in flavours]
-        row += [*(with_ends(entry, name) for name in ("tau", "alpha")), number(entry.tokens_per_second, ".0f")]
+        row += [*(with_ends(entry, name) for name in ("tau", "alpha")), number_words(entry.tokens_per_second, ".0f")]
         if paired:
             row.append(f"{found.value:.2f}{_ends(found)}" if (found := entry.behind) else "fastest")
         if entry.looping:
             row += [
                 "–" if (varied := entry.speedup_varied) is None else f"{varied.value:.2f}×",
-                number(entry.tau_varied),
+                number_words(entry.tau_varied),
             ]
         rows.append([*row, f"{entry.same_text_as_vanilla}/{entry.prompts}" if result.same_texts else "–"])
     head = ["setting", "speed-up", "95 % interval", *flavours, "τ", "α", "tokens/s", *(["fastest over it"] * paired)]
@@ -233,7 +233,7 @@ def speeds(result: Sweep) -> str:
     return table([*head, "vanilla's text"], rows)
 
 
-def waiting(waits: Sequence[float]) -> str:
+def waiting_words(waits: Sequence[float]) -> str:
     """How many threads waited for a processor; empty if that was not measured."""
     if not waits:
         return ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specdiff_core.measure.answers import answered, canonical
+from specdiff_core.measure.answers import canonical, final_answer
 from specdiff_core.measure.statistics import Resampled
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE
@@ -35,7 +35,7 @@ def read_attempt(events: Sequence[Event]) -> Attempt:
     last = final(events)
     assert last is not None, "a decode ends with Finished or raises"
     ended = last.reason in ("end_of_text", "stop_string")
-    return Attempt(round(last.seconds, 5), canonical(answered(last.text, ended=ended)))
+    return Attempt(round(last.seconds, 5), canonical(final_answer(last.text, ended=ended)))
 
 
 def majorities(answers: Sequence[str]) -> list[str]:
@@ -55,7 +55,7 @@ def majorities(answers: Sequence[str]) -> list[str]:
 Attempts = Mapping[str, Sequence[Sequence[Attempt]]]  # method -> problem -> its attempts, in order
 
 
-def voted(answers: Sequence[str], right: str, most: int) -> list[float]:
+def majority_shares(answers: Sequence[str], right: str, most: int) -> list[float]:
     """How often the majority of 0, 1, …, ``most`` of these answers is right, averaged over which comes first: this
     reduces the noise."""
     turns = [majorities([*answers[first:], *answers[:first]][:most]) for first in range(len(answers))]
@@ -83,7 +83,7 @@ def curves(attempts: Attempts, right: Sequence[str]) -> tuple[list[dict[str, Any
         for number in problems
     ]
     most = min(map(len, pooled))
-    scores = [voted(answers, right[number], most) for answers, number in zip(pooled, problems, strict=True)]
+    scores = [majority_shares(answers, right[number], most) for answers, number in zip(pooled, problems, strict=True)]
     sampled = Resampled([len(problems)])
     accuracy = sampled.sums(0, scores) / sampled.sums(0, [[1]] * len(problems))  # [1 + most, 1 + resamples]
     seconds, singles = dict[str, np.ndarray](), dict[str, dict[str, Any]]()  # of an attempt: [1 + resamples]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.checkpoints.folders import RELEASED, read_config, shown
+from specdiff_core.checkpoints.folders import RELEASED, read_config, short_path
 from specdiff_core.checkpoints.own_pairs import SHIFTS
 from specdiff_core.models.causal import load_network, pretrained_config
 from specdiff_core.models.network import CausalLM, attend
@@ -87,7 +87,7 @@ def load_bidirectional(
     elif not isinstance(mask, int) or not 0 <= mask < vocab_size:
         wrong = f"the mask id {mask} is outside its vocabulary of {vocab_size}"
     if wrong:
-        raise WeightsError(f"{shown(folder)}/config.json: {wrong}.", hint=RELEASED)
+        raise WeightsError(f"{short_path(folder)}/config.json: {wrong}.", hint=RELEASED)
     assert isinstance(mask, int)
     network = load_network(folder, config, dtype, context=context, device=device, role="denoiser")
     return Bidirectional(network, mask)

@@ -22,8 +22,8 @@ from specdiff_core.checkpoints.files import (
     find_tensors,
     tensor_names,
 )
-from specdiff_core.checkpoints.folders import described, read_config, read_gguf, shown
-from specdiff_core.models.network import CausalLM, slides, unbuilt
+from specdiff_core.checkpoints.folders import loading_errors, read_config, read_gguf, short_path
+from specdiff_core.models.network import CausalLM, has_sliding_layers, unsupported_layers
 from specdiff_core.models.target import StockSession
 from specdiff_core.schema.errors import WeightsError, is_memory
 
@@ -39,12 +39,12 @@ def unsupported(config: PretrainedConfig, context: int) -> str:
         return f"the family {values.model_type!r} is not supported"
     if getattr(values, "quantization_config", None):
         return "its weights are quantised"
-    if why := unbuilt(config):
+    if why := unsupported_layers(config):
         return why
     if values.model_type == "gpt2":
         return "" if context <= values.max_position_embeddings else f"it has {values.max_position_embeddings} positions"
     window = getattr(values, "sliding_window", None)
-    sliding = window is not None if values.model_type == "mistral" else slides(config)
+    sliding = window is not None if values.model_type == "mistral" else has_sliding_layers(config)
     return f"it reads a sliding window of {window} tokens" if sliding and (window or 0) < context else ""
 
 
@@ -103,13 +103,13 @@ def load_causal(
         WeightsError: a file is missing, truncated or of the wrong shape; the message names it.
     """
     config = pretrained_config(folder, role)
-    with described(folder, role):
+    with loading_errors(folder, role):
         why = unsupported(config, context) or ("it spans several devices" if spread else "")
     if not why:
         return load_network(folder, config, dtype, context=context, device=device, role=role), ""
     model = load_stock(folder, dtype, device=device, spread=spread, role=role)
     if wrong := unusable(model, context):
-        raise WeightsError(f"The {role} in {shown(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
+        raise WeightsError(f"The {role} in {short_path(folder)} cannot be decoded here: {wrong}.", hint=OTHER)
     return model, why
 
 
@@ -120,7 +120,7 @@ def pretrained_config(folder: Path, role: str) -> PretrainedConfig:
         WeightsError: the file is missing or damaged, or transformers does not know its kind.
     """
     values = read_config(folder)
-    with described(folder, role):
+    with loading_errors(folder, role):
         if values.get("model_type") == "Dream":
             attrs = {k: value for k, value in values.items() if k not in ("model_type", "auto_map")}
             return Qwen2Config(**attrs)
@@ -154,9 +154,9 @@ def load_network(
     Raises:
         WeightsError: a file is missing or damaged, or this network cannot run the model.
     """
-    with described(folder, role), torch.device("meta"):
+    with loading_errors(folder, role), torch.device("meta"):
         if why := unsupported(config, context):
-            raise WeightsError(f"The {role} in {shown(folder)} cannot be run here: {why}.", hint=OTHER)
+            raise WeightsError(f"The {role} in {short_path(folder)} cannot be run here: {why}.", hint=OTHER)
         network = CausalLM(config, context=context)
     index = read_gguf(folder) if device is None or device.type == "cpu" else None
     read = _reader(folder, network)
@@ -206,9 +206,9 @@ def read_tables(folder: Path) -> tuple[Tensor, Tensor]:
 def _opened(folder: Path) -> Callable[[str, Collection[str]], Iterator[tuple[str, Tensor]]]:
     """:func:`_reader` of a model for this lab's network."""
     config = pretrained_config(folder, "target")
-    with described(folder, "target"), torch.device("meta"):
+    with loading_errors(folder, "target"), torch.device("meta"):
         if why := unsupported(config, 1):
-            raise WeightsError(f"No drafter can be made from parts of {shown(folder)}: {why}.", hint=OTHER)
+            raise WeightsError(f"No drafter can be made from parts of {short_path(folder)}: {why}.", hint=OTHER)
         network = CausalLM(config, context=1)
     return _reader(folder, network)
 
@@ -232,7 +232,7 @@ def load_stock(
     kind: Any = transformers.AutoModelForCausalLM
     report: dict[str, Any]
     options: dict[str, Any] = {}
-    with described(folder, role):
+    with loading_errors(folder, role):
         if (state := dequantised_state(folder)) is not None:
             config = pretrained_config(folder, role)
             kind = getattr(transformers, (config.architectures or [""])[0])
@@ -250,8 +250,8 @@ def load_stock(
     # transformers fills missing tensors with random numbers.
     for kind in ("missing_keys", "mismatched_keys"):
         if names := sorted(str(name) for name in report.get(kind) or ()):
-            what = f"{len(names)} tensors of the {role} in {shown(folder)} are {kind.split('_')[0]}, first {names[0]}."
-            raise WeightsError(what)
+            where = f"the {role} in {short_path(folder)}"
+            raise WeightsError(f"{len(names)} tensors of {where} are {kind.split('_')[0]}, first {names[0]}.")
     if device is not None and not spread:
         model.to(device)  # type: ignore[arg-type]  # transformers wraps Module.to untyped
     model.train(False).requires_grad_(False)
@@ -291,7 +291,7 @@ def _reader(folder: Path, network: CausalLM) -> Callable[[str, Collection[str]],
     if tied and "lm_head.weight" in readers:
         embedding = next(name for name, stored in files.items() if stored.names == ("embed_tokens.weight",))
         if not torch.equal(readers.pop("lm_head.weight")(), readers[embedding]()):
-            what = f"{shown(folder)}/config.json ties the output head to the embedding"
+            what = f"{short_path(folder)}/config.json ties the output head to the embedding"
             hint = "Set tie_word_embeddings to false there."
             raise WeightsError(f"{what}; its files have another head.", hint=hint)
     groups: dict[str, list[str]] = defaultdict(list)

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from transformers import Qwen3Config
 
 from specdiff_core.checkpoints.files import read_drafter, tensor_names
-from specdiff_core.checkpoints.folders import Id, Size, anchor_predicts, as_config, described, read_config
+from specdiff_core.checkpoints.folders import Id, Size, anchor_predicts, as_config, loading_errors, read_config
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
-from specdiff_core.models.network import Attend, DraftModel, Heads, Layer, Reach, Rope, Shape, unbuilt
+from specdiff_core.models.network import Attend, DraftModel, Heads, Layer, Reach, Rope, Shape, unsupported_layers
 from specdiff_core.schema.errors import WeightsError
 
 COPIES = ("embed_tokens.weight", "lm_head.weight")
@@ -75,7 +75,7 @@ def read_released(values: dict[str, Any]) -> Qwen3Config:
     if special.use_swa and "sliding_attention" not in kinds:
         kinds = ["sliding_attention"] * len(kinds)
     config.layer_types = kinds
-    if why := unbuilt(config):
+    if why := unsupported_layers(config):
         raise _unknown(why)
     window = special.swa_window_size or special.sliding_window
     if "sliding_attention" in kinds and window is None:
@@ -332,7 +332,7 @@ def from_folder(folder: Path, dtype: torch.dtype = torch.float32) -> DFlashDraft
         WeightsError: a file is missing, damaged, misfit or unsupported; the message names it.
     """
     values = read_config(folder)
-    with described(folder, "DFlash drafter"), torch.device("meta"):
+    with loading_errors(folder, "DFlash drafter"), torch.device("meta"):
         model = DFlashDraftModel(values)
     config, vocab_size = model.config, int(model.config.vocab_size)
     draft_vocab = config.draft_vocab_size or vocab_size

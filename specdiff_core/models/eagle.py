@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, Qwen3Config
 
 from specdiff_core.checkpoints.files import read_drafter, read_tensors, tensor_names, write_folder
-from specdiff_core.checkpoints.folders import Id, Size, as_config, described, read_config, shown
+from specdiff_core.checkpoints.folders import Id, Size, as_config, loading_errors, read_config, short_path
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import (
     Attend,
@@ -23,11 +23,11 @@ from specdiff_core.models.network import (
     Rope,
     Shape,
     Vocabulary,
-    at,
     causal,
+    has_sliding_layers,
+    rope_at,
     rotary_table,
-    slides,
-    unbuilt,
+    unsupported_layers,
 )
 from specdiff_core.schema.errors import WeightsError
 
@@ -109,7 +109,7 @@ class EagleHead(nn.Module):
         """Logits ``[1, last or n, V]`` of token t + 2 after each token t + 1 of ``ids [1, n]``, and
         as the output of layer 0 the features ``[1, n, W]`` behind them."""
         assert features is not None, "EAGLE reads features"
-        hidden = self(self._words.embed(ids), features, at(self._rope, positions), attend)
+        hidden = self(self._words.embed(ids), features, rope_at(self._rope, positions), attend)
         states = hidden if last is None else hidden[:, hidden.shape[1] - last :]
         return self._words.head(states), [hidden] * len(layers)
 
@@ -228,7 +228,7 @@ def load_eagle(folder: Path, dtype: torch.dtype = torch.float32) -> EagleHead:
     values, names = read_config(folder), tensor_names(folder)
     if any(name.endswith("hidden_norm.weight") for name in names):
         return _load_eagle3(folder, values, names, dtype)
-    with described(folder, "EAGLE head"), torch.device("meta"):
+    with loading_errors(folder, "EAGLE head"), torch.device("meta"):
         config = _built(folder, LlamaConfig(**{**values, "num_hidden_layers": 1}))
         head = EagleHead(config, names)
     stored = read_tensors(folder, head.state_dict(), ignored=UNUSED)
@@ -252,7 +252,7 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
     for holds, why in wrong:
         if holds:
             raise _other(folder, why)
-    with described(folder, "EAGLE-3 head"), torch.device("meta"):
+    with loading_errors(folder, "EAGLE-3 head"), torch.device("meta"):
         config: Any = _built(folder, (Qwen3Config if kind == "qwen3" else LlamaConfig)(**base))
         head = Eagle3Head(config, spec, names)
     size, drafted = int(config.vocab_size), spec.draft_vocab_size or int(config.vocab_size)
@@ -267,13 +267,13 @@ def _load_eagle3(folder: Path, values: dict[str, Any], names: set[str], dtype: t
 
 def _built(folder: Path, config: Any) -> Any:
     """``config``, if its layers are supported."""
-    if why := unbuilt(config) or ("it reads a sliding window" if slides(config) else ""):
+    if why := unsupported_layers(config) or ("it reads a sliding window" if has_sliding_layers(config) else ""):
         raise _other(folder, why)
     return config
 
 
 def _other(folder: Path, why: str) -> WeightsError:
-    return WeightsError(f"The EAGLE head in {shown(folder)} is not supported: {why}.", hint="Choose another one.")
+    return WeightsError(f"The EAGLE head in {short_path(folder)} is not supported: {why}.", hint="Choose another one.")
 
 
 def save_eagle(head: EagleHead, folder: Path, *, embedding: Tensor | None = None) -> Path:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig
 
 from specdiff_core.checkpoints.files import read_drafter
-from specdiff_core.checkpoints.folders import described, read_config
+from specdiff_core.checkpoints.folders import loading_errors, read_config
 from specdiff_core.models.network import Attend, DraftModel, Layer, Rope, Shape
 
 ARCHITECTURE = "SpecDiffDraftModel"
@@ -65,7 +65,7 @@ def load_masked(folder: Path, dtype: torch.dtype = torch.float32) -> MaskedDraft
     Raises:
         WeightsError: a file is missing, damaged or misfit; the message names it.
     """
-    with described(folder, "denoiser"), torch.device("meta"):
+    with loading_errors(folder, "denoiser"), torch.device("meta"):
         model = MaskedDraftModel(read_config(folder))
     size = int(model.config.vocab_size)
     drafted = int(getattr(model.config, "draft_vocab_size", None) or size)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from specdiff_core.checkpoints.files import read_tensors
-from specdiff_core.checkpoints.folders import RELEASED, Id, Size, as_config, read_config, shown
+from specdiff_core.checkpoints.folders import RELEASED, Id, Size, as_config, read_config, short_path
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Rope, attend, rotate
 from specdiff_core.schema.errors import WeightsError
@@ -63,7 +63,7 @@ class MdlmConfig(msgspec.Struct, frozen=True, kw_only=True):
         elif config.mask_id >= config.vocab_size:
             wrong = f"mask_token_id {config.mask_id} is outside the vocabulary of {config.vocab_size}"
         if wrong:
-            raise WeightsError(f"{shown(path)}: {wrong}.", hint=RELEASED)
+            raise WeightsError(f"{short_path(path)}: {wrong}.", hint=RELEASED)
         return config
 
 

@@ -107,7 +107,7 @@ def rotary_table(config: PretrainedConfig, positions: Tensor, dtype: torch.dtype
     return cos[:, None], torch.cat([-first, second], -1)[:, None]
 
 
-def unbuilt(config: PretrainedConfig) -> str:
+def unsupported_layers(config: PretrainedConfig) -> str:
     """Why the layers of a model with ``config`` are not supported; empty if they are."""
     values: Any = config
     heads = values.num_attention_heads
@@ -137,12 +137,12 @@ def unbuilt(config: PretrainedConfig) -> str:
     return "" if bool((cos + sin).isfinite().all()) else "its rotary positions are not finite"
 
 
-def slides(config: PretrainedConfig) -> bool:
+def has_sliding_layers(config: PretrainedConfig) -> bool:
     """Whether ``layer_types`` includes sliding-window layers."""
     return "sliding_attention" in (getattr(config, "layer_types", None) or ())
 
 
-def at(rope: Rope, positions: slice | Tensor) -> Rope:
+def rope_at(rope: Rope, positions: slice | Tensor) -> Rope:
     """The factors at ``positions``, the same for each text or ``[B, n]``."""
     if isinstance(positions, Tensor) and positions.ndim == 2:
         return rope[0][0, 0, positions][:, None], rope[1][0, 0, positions][:, None]
@@ -170,7 +170,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
     return mixed if groups == 1 else mixed.reshape(q.shape[0], -1, rows, q.shape[3])
 
 
-def near(queries: Tensor, keys: Tensor, reach: Reach) -> Tensor:
+def within_reach(queries: Tensor, keys: Tensor, reach: Reach) -> Tensor:
     """Which ``keys [m]`` a layer of limited reach reads at ``queries [n]``, ``[n, m]``."""
     back, ahead = reach
     away = keys[None, :] - queries[:, None]
@@ -385,7 +385,7 @@ class CausalLM(nn.Module):
         hidden = self.embed_tokens(ids)
         if self.positions is not None:
             hidden = hidden + self.positions.weight[positions]
-        rope = None if self._rope is None else at(self._rope, positions)
+        rope = None if self._rope is None else rope_at(self._rope, positions)
         outputs = {}
         for layer in self.layers:
             hidden = layer(hidden, rope, attend)

@@ -141,7 +141,7 @@ class CorpusError(SpecDiffError, code="corpus", title="The corpus cannot be read
     """A training corpus is missing, empty, or not in the expected format."""
 
 
-def portable(error: Exception) -> Any:
+def picklable(error: Exception) -> Any:
     """An exception that is being handled, as a pipe carries it to another process: with its
     traceback as the cause unless it was expected, and as a RuntimeError if it can't be pickled."""
     expected = isinstance(error, SpecDiffError) and error.__cause__ is None

@@ -98,7 +98,7 @@ def measure(event: Event) -> Metrics:
         case TargetScored():
             return Metrics(target_calls=1)
         case Verified():
-            passed = reached(event.tests)
+            passed = passed_positions(event.tests)
             return Metrics(
                 tested=len(passed),
                 accepted=event.accepted,
@@ -117,7 +117,7 @@ def measure(event: Event) -> Metrics:
     return Metrics()
 
 
-def reached(tests: Iterable[Test]) -> list[bool]:
+def passed_positions(tests: Iterable[Test]) -> list[bool]:
     """Of each position that the verifier reached, whether one of its tests was passed: several
     drafts may be tested at one position."""
     passed: dict[int, bool] = {}

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from specdiff_core.checkpoints.files import replacing
-from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.folders import short_path
 from specdiff_core.measure import prompts as texts
 from specdiff_core.models.network import CausalLM, causal
 from specdiff_core.models.target import Target
@@ -192,10 +192,10 @@ class Answers:
                     for row, end in zip(header.rows, ends, strict=True)
                 ]
             except (SafetensorError, OSError, KeyError, TypeError, msgspec.MsgspecError) as error:
-                what = f"The answers in {shown(path)} are damaged ({type(error).__name__}: {error})."
+                what = f"The answers in {short_path(path)} are damaged ({type(error).__name__}: {error})."
                 raise CorpusError(what, hint="Remove that file.") from error
             if missing := [layer for layer in self.layers if layer not in header.layers]:
-                what = f"{shown(path)} has the layers {header.layers}, but layer {missing[0]} is needed."
+                what = f"{short_path(path)} has the layers {header.layers}, but layer {missing[0]} is needed."
                 raise CorpusError(what, hint="Choose --taps among them, or another --answers.")
             self._open[path.name] = tensors, [header.layers.index(layer) for layer in self.layers]
             self.rows += rows
@@ -207,7 +207,7 @@ class Answers:
             CorpusError: there are no answers, or another target wrote them.
         """
         if not self.rows:
-            what = f"There are no answers in {shown(self.folder)}."
+            what = f"There are no answers in {short_path(self.folder)}."
             raise CorpusError(what, hint="Set --answering above 0.")
         row = self.rows[0]
         tokens = self.whole(row)[: row.prompt + CHECKED]
@@ -217,7 +217,7 @@ class Answers:
             ids, gaps = batch.top_ids[0, span], logs.gather(-1, batch.top_ids[0, span]) - batch.top_logs[0, span]
             same = float(gaps.abs().median()) < ALIKE and float((logs.argmax(-1) == ids[:, 0]).float().mean()) > 0.7
         if not same:
-            what = f"The answers in {shown(self.folder)} were written by another target."
+            what = f"The answers in {short_path(self.folder)} were written by another target."
             raise CorpusError(what, hint="Give another folder for --answers.")
 
     def text(self, row: ShardRow) -> list[int]:

@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 
 from specdiff_core.checkpoints.files import empty_folder
-from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.folders import short_path
 from specdiff_core.checkpoints.own_pairs import parse, register_pair
 from specdiff_core.checkpoints.sources import is_local
 from specdiff_core.decoding.clock import DeviceClock
@@ -27,7 +27,7 @@ from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.drafters.base import Drafter
 from specdiff_core.engine import Engine
 from specdiff_core.measure import prompts as texts
-from specdiff_core.measure.statistics import Interval, costs, shares
+from specdiff_core.measure.statistics import Interval, costs, ratios
 from specdiff_core.models.network import CausalLM, vocabulary
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError, CorpusError, SpecDiffError
@@ -312,7 +312,7 @@ class DrafterTraining:
         try:
             self.learner.export(self.run / "export")
         except (OSError, SafetensorError) as error:
-            what = f"The drafter can't be written to {shown(self.run)} ({error})."
+            what = f"The drafter can't be written to {short_path(self.run)} ({error})."
             raise SpecDiffError(what, hint="Make room, and resume: the checkpoint is kept.") from error
         return self.run / "export"
 
@@ -330,7 +330,7 @@ class DrafterTraining:
             f"{', '.join(f'{temperature:g}' for temperature in settings.temperatures)}."
         )
         if settings.start:
-            learnt += f" It began with the weights of `{shown(settings.start)}`."
+            learnt += f" It began with the weights of `{short_path(settings.start)}`."
         if settings.align == "streak":
             learnt += " Slots weighed as in streak-distillation (SpecDiff-2, arXiv 2511.00606)."
         facts: Any = {"corpus": self._corpus, "seed": settings.seed}
@@ -375,7 +375,7 @@ def tau_by_flavour(runs: Iterable[tuple[EncodedPrompt, Metrics]]) -> dict[str, I
     flavours = dict[str, list[str]]()
     for prompt, _ in sorted(decoded, key=lambda run: run[0].flavour):
         flavours.setdefault(prompt.flavour, []).append(prompt.id)
-    return shares(costs((prompt.id, one.rounds, one.committed) for prompt, one in decoded), flavours)
+    return ratios(costs((prompt.id, one.rounds, one.committed) for prompt, one in decoded), flavours)
 
 
 def spread(prompts: Sequence[EncodedPrompt], most: int) -> list[EncodedPrompt]:

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from specdiff_core.checkpoints.files import replacing, write_folder
-from specdiff_core.checkpoints.folders import read_config, read_gguf, shown
+from specdiff_core.checkpoints.folders import read_config, read_gguf, short_path
 from specdiff_core.checkpoints.gguf import LAYER
 from specdiff_core.checkpoints.own_pairs import drafter_kind
 from specdiff_core.checkpoints.sources import is_gguf, resolve
@@ -48,7 +48,7 @@ def export(drafter: Path, layout: str, out: Path, *, target: str = "", verifier:
     layouts = LAYOUTS.get(drafter_kind(values), ())
     if layout not in layouts:
         hint = f"Give --to {' or '.join(layouts)}." if layouts else "Export a block drafter or an EAGLE head."
-        raise ConfigError(f"No engine reads the drafter in {shown(drafter)} as {layout}.", field="to", hint=hint)
+        raise ConfigError(f"No engine reads the drafter in {short_path(drafter)} as {layout}.", field="to", hint=hint)
     if out.resolve() == drafter.resolve():
         raise ConfigError("--out is the drafter itself.", field="out", hint="Give another folder.")
     source = resolve(target) if target else None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from specdiff_core.checkpoints.files import replacing
-from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.folders import short_path
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.train.curve import METRICS
 from specdiff_core.train.muon import Muon
@@ -128,6 +128,6 @@ def read_checkpoint(run: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises nearly anything for a damaged file
-        what = f"The checkpoint {shown(path)} is damaged ({type(error).__name__})."
+        what = f"The checkpoint {short_path(path)} is damaged ({type(error).__name__})."
         raise SpecDiffError(what, hint="Remove it to begin again; the answers are kept.") from error
     return state

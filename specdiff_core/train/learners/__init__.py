@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.checkpoints.folders import read_config, shown
+from specdiff_core.checkpoints.folders import read_config, short_path
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.train.learners.autoregressive import AutoregressiveLearner
 from specdiff_core.train.learners.base import Learner
@@ -34,5 +34,5 @@ def exported(folder: Path) -> tuple[Any, dict[str, Any]]:
             model, shape = loaded
             words = int(model.config.vocab_size) if model.draft_ids is None else len(model.draft_ids)
             return model.requires_grad_(True), {"kind": kind, **shape, "layers": model.shape.layers, "words": words}
-    what = f"The drafter in {shown(folder)} can't be trained here."
+    what = f"The drafter in {short_path(folder)} can't be trained here."
     raise ConfigError(what, field="start", hint="Begin with a block or masked drafter that this command made.")

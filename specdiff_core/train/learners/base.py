@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.checkpoints.folders import shown
+from specdiff_core.checkpoints.folders import short_path
 from specdiff_core.checkpoints.sources import is_local, resolve
 from specdiff_core.models.causal import read_layers
 from specdiff_core.models.kernels import multiplies_bf16
@@ -83,7 +83,7 @@ class Plan:
     @property
     def name(self) -> str:
         """What the target is called: a repository, or a folder."""
-        return shown(self.spec.target) if is_local(self.spec.target) else self.spec.target
+        return short_path(self.spec.target) if is_local(self.spec.target) else self.spec.target
 
     def read_cut(self) -> dict[str, Tensor]:
         """The target's layers that a new network begins with, if any."""
