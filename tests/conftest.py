@@ -83,6 +83,19 @@ def event_loops() -> Iterator[None]:
 
 
 @pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exploration that counts, in jobs that look around often."""
+    from remote_fakes import Counting
+
+    from app.run import exploration, job, turns
+    from specdiff_core.explorations import EXPLORATIONS
+
+    monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
+    for module, name in ((job, "BEAT"), (job, "GLANCE"), (turns, "GLANCE"), (exploration, "SLICE")):
+        monkeypatch.setattr(module, name, 0.02)
+
+
+@pytest.fixture
 def decoder(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A scripted decoder, which every command opens."""
     from app_fakes import FakeDecoder

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from browsing import MARKS, PATIENCE, app, number, open_drawer, overflows, ready, run, serving, start, visit
-from test_fetch import Index, make_wheel, sha256
+from servers import Index, make_wheel, sha256
 
 from app.content.examples import EXAMPLES, OPENING
 from specdiff_core.models import fetch

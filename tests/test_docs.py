@@ -14,9 +14,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkpoints import save_tokenizer
+from checkpoints import SMALL, save_counter, save_tokenizer
 from plotly.graph_objects import Figure
-from test_train_drafter import SMALL, save_counter
 
 import specdiff_core
 from app.content.workshop import WORKSHOP

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from checkpoints import IDS, save, save_tokenizer
 from exploring import explore
 from gguf import GGMLQuantizationType as Kind
 from gguf_files import convert
 from safetensors.torch import load_file, save_file
-from test_loading import save_tokenizer
-from test_released import IDS, save
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 

@@ -11,8 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from checkpoints import change, finished, same_text, save_drafter, save_target, save_tokenizer
-from test_released import IDS, dream, gpt2, llama
+from checkpoints import IDS, change, dream, finished, gpt2, llama, same_text, save_drafter, save_target, save_tokenizer
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
 import specdiff_core as lab

@@ -22,7 +22,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from test_architecture import ROOT, shipped
+from shipped import ROOT, shipped
 
 from benchmarks.load import wait_for
 from specdiff_core.schema.pairs import SMOLLM2

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import close, finished, randomly, same_text, save_tokenizer
+from checkpoints import SMALL, close, finished, randomly, same_text, save_counter, save_tokenizer
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from specdiff_core import cli
 from specdiff_core.engine import Engine
@@ -42,7 +42,6 @@ from specdiff_core.train.learners.block import BlockLearner, default_taps
 from specdiff_core.train.learners.windows import draw_blocks
 from specdiff_core.train.settings import DrafterSettings
 
-SMALL = ["--new-tokens", "24", "--longest", "60", "--words", "270", "--rows", "8", "--anchors", "8", "--markov", "16"]
 NOTHING = ["--hours", "1e-6", "--answering", "0"]
 
 
@@ -67,26 +66,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WARMUP", WARMUP)
         yield root
-
-
-def save_counter(folder: Path, vocabulary: int, seed: int = 0) -> None:
-    """A Llama whose layers add nothing: behind token t it says t + 1, whatever came before."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        config = LlamaConfig(
-            vocab_size=vocabulary, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
-            bos_token_id=0, eos_token_id=0, tie_word_embeddings=False,
-        )  # fmt: skip
-        model = LlamaForCausalLM(config)
-        rows = torch.nn.functional.normalize(torch.randn(vocabulary, 64), dim=-1)
-    with torch.no_grad():
-        model.model.embed_tokens.weight.copy_(rows)
-        model.lm_head.weight.copy_(rows.roll(1, 0))
-        for layer in model.model.layers:
-            layer.self_attn.o_proj.weight.zero_()
-            layer.mlp.down_proj.weight.zero_()
-    model.save_pretrained(folder)
 
 
 def train(home: Path, out: Path, *words: str, prompts: str = "prompts.jsonl") -> int:
