@@ -23,6 +23,7 @@ from benchmarks import __main__ as benchmarks
 from specdiff_core.cli import build_parser
 from specdiff_core.schema.pairs import PAIRS
 
+pytestmark = pytest.mark.early
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
     ROOT / "README.md",

@@ -38,6 +38,7 @@ from specdiff_core.schema import reported
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import EMBEDDED, NONE
 
+pytestmark = pytest.mark.early
 FEW: dict[str, Any] = {"tokens": 40, "flavours": "stories,dialogue,code", "per_flavour": 2, "gamma": 4}
 
 

@@ -30,6 +30,7 @@ from specdiff_core.schema.errors import PairUnavailable, Stopped
 from specdiff_core.schema.pairs import EMBEDDED, SMOLLM2
 from specdiff_core.schema.published import FILES, File
 
+pytestmark = pytest.mark.early
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "tiny.gguf"
 

@@ -28,6 +28,7 @@ from benchmarks.load import wait_for
 from specdiff_core.schema.pairs import SMOLLM2
 from specdiff_core.schema.trace import read_trace
 
+pytestmark = pytest.mark.early
 PATIENCE = 300  # seconds, on a busy machine
 
 

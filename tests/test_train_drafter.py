@@ -42,6 +42,7 @@ from specdiff_core.train.learners.block import BlockLearner, default_taps
 from specdiff_core.train.learners.windows import draw_blocks
 from specdiff_core.train.settings import DrafterSettings
 
+pytestmark = pytest.mark.early
 NOTHING = ["--hours", "1e-6", "--answering", "0"]
 
 
