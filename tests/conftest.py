@@ -29,10 +29,6 @@ hypothesis.settings.register_profile("lab", deadline=None)  # slow is for benchm
 hypothesis.settings.load_profile("lab")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from this run")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort files: with a browser, those that are marked early, and then by their number of tests."""
