@@ -258,3 +258,10 @@ def trace_of(frame: dict[str, Any]) -> Trace:
     raw = KEPT_RUNS.read(frame["trace"].removeprefix("runs/"), 0, frame["size"])
     assert raw is not None
     return read_trace(raw)
+
+
+TOKEN = "a-token-of-a-tab"
+
+
+def ask(token: str = TOKEN, explore: str = "counting", **choice: Any) -> str:
+    return json.dumps({"token": token, "explore": explore, "settings": choice})

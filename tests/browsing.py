@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
+from servers import unused
 
 from benchmarks.page import BROWSERS
 
@@ -77,10 +77,7 @@ def serving(
     folder: Path, *words: str, port: int | None = None, script: Path = SERVER
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A server that answers: its address, and its process."""
-    if port is None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+    port = port or unused()
     command = [sys.executable, str(script), str(port), str(folder), *words]
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)

@@ -9,7 +9,15 @@ from typing import Any
 import msgspec
 import torch
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from specdiff_core.engine import Engine
 from specdiff_core.models.device import choose_placement
@@ -20,6 +28,14 @@ from specdiff_core.schema.settings import DecodeConfig, Rule
 
 CPU = choose_placement("cpu", "fp32")
 TEXT = "the cat sat on the mat and the dog sat on the cat " * 4
+SMALL = ["--new-tokens", "24", "--longest", "60", "--words", "270", "--rows", "8", "--anchors", "8", "--markov", "16"]
+"""Options with which a drafter is trained in seconds."""
+IDS = 280
+LLAMA: dict[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0,
+    "tie_word_embeddings": False,
+}  # fmt: skip
 
 
 def save_tokenizer(folder: Path) -> int:
@@ -119,3 +135,47 @@ def same_text(engine: Engine, *drafters: str, prompt: str = "the cat", **setting
         for rule in (Rule.RATIO, Rule.MATCH):
             assert finished(engine, prompt, drafter=name, rule=rule, **settings).ids == vanilla.ids, (name, rule)
     return vanilla
+
+
+def save_counter(folder: Path, vocabulary: int, seed: int = 0) -> None:
+    """A Llama whose layers add nothing: behind token t it says t + 1, whatever came before."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = LlamaConfig(
+            vocab_size=vocabulary, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+            bos_token_id=0, eos_token_id=0, tie_word_embeddings=False,
+        )  # fmt: skip
+        model = LlamaForCausalLM(config)
+        rows = torch.nn.functional.normalize(torch.randn(vocabulary, 64), dim=-1)
+    with torch.no_grad():
+        model.model.embed_tokens.weight.copy_(rows)
+        model.lm_head.weight.copy_(rows.roll(1, 0))
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+    model.save_pretrained(folder)
+
+
+def gpt2(folder: Path) -> tuple[Any, int]:
+    """A denoiser in the format of its causal family; a word serves as its mask."""
+    config = GPT2Config(vocab_size=IDS, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
+    model = randomly(GPT2LMHeadModel(config))
+    save(folder, dict(model.state_dict()), model.config.to_dict())
+    return model, 105
+
+
+def llama(folder: Path) -> tuple[Any, int]:
+    model = randomly(LlamaForCausalLM(LlamaConfig(vocab_size=IDS, **LLAMA)))
+    save(folder, dict(model.state_dict()), model.config.to_dict(), shards=2)
+    return model, 81
+
+
+def dream(folder: Path) -> tuple[Any, int]:
+    """Dream and DiffuCoder: Qwen2 under a class of their own, which is remote code."""
+    model = randomly(Qwen2ForCausalLM(Qwen2Config(vocab_size=IDS + 8, **LLAMA)))
+    remote = {"AutoConfig": "configuration_dream.DreamConfig", "AutoModel": "modeling_dream.DreamModel"}
+    values = {**model.config.to_dict(), "model_type": "Dream", "architectures": ["DreamModel"], "auto_map": remote}
+    values |= {"mask_token_id": IDS + 2, "use_sliding_window": False, "max_window_layers": 28}
+    save(folder, dict(model.state_dict()), values, shards=3)
+    return model, IDS + 2

@@ -29,27 +29,14 @@ hypothesis.settings.register_profile("lab", deadline=None)  # slow is for benchm
 hypothesis.settings.load_profile("lab")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden from this run")
-
-
-EARLY = {"test_packaging.py", "test_doctor.py", "test_fetch.py", "test_train_drafter.py", "test_docs.py"}
-"""Files with few tests, some of them long."""
-TOGETHER = {"test_browser_smollm2.py": "test_browser_explore.py", "test_browser_compare.py": "test_browser_explore.py"}
-TOGETHER |= dict.fromkeys(
-    ("test_browser_export.py", "test_browser_learn.py", "test_browser_player.py"), "test_browser.py"
-)
-"""Smaller files with a browser -> the file whose server and Chromium they use."""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort files: with a browser, long ones, and then by their number of tests."""
+    """Sort files: with a browser, those that are marked early, and then by their number of tests."""
     tests = collections.Counter(item.path for item in items)
 
     def order(item: pytest.Item) -> tuple[bool, bool, int, Path]:
-        browser = item.get_closest_marker("browser") is not None
-        return not browser, item.path.name not in EARLY, -tests[item.path], item.path
+        browser, early = (item.get_closest_marker(name) is not None for name in ("browser", "early"))
+        return not browser, not early, -tests[item.path], item.path
 
     items.sort(key=order)
 
@@ -60,19 +47,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one process, and of some files with a browser in the same one."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class Files(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = Path(super()._split_scope(nodeid)).name
-            return TOGETHER.get(file, file)
-
-    return Files(config, log)
-
-
 @pytest.fixture(scope="module")
 def event_loops() -> Iterator[None]:
     """Gradio 6 leaves an event loop for every Blocks that never launches; collect them quietly."""
@@ -80,6 +54,19 @@ def event_loops() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exploration that counts, in jobs that look around often."""
+    from remote_fakes import Counting
+
+    from app.run import exploration, job, turns
+    from specdiff_core.explorations import EXPLORATIONS
+
+    monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
+    for module, name in ((job, "BEAT"), (job, "GLANCE"), (turns, "GLANCE"), (exploration, "SLICE")):
+        monkeypatch.setattr(module, name, 0.02)
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
-from test_js import differences
 
 from specdiff_core.explorations.base import Exploration, ExplorationRun
 from specdiff_core.schema.fields import parse
@@ -28,3 +29,18 @@ def explore(kind: type[Exploration], engine: Any, **values: Any) -> Any:
 def changed(ours: Any, theirs: Any) -> list[str]:
     """Where two values differ by more than the six digits of a file explain."""
     return [*differences(*(msgspec.json.decode(msgspec.json.encode(one)) for one in (ours, theirs)), close=1e-3)]
+
+
+def differences(ours: Any, theirs: Any, where: str = "", close: float = 1e-9) -> Iterator[str]:
+    """Every place where two values differ, floats by more than ``close`` of their size."""
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        for name, value in ours.items():
+            yield from differences(value, theirs[name], f"{where}/{name}", close)
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(one, other, f"{where}/{index}", close)
+    elif isinstance(ours, float) and isinstance(theirs, (int, float)):
+        if not math.isclose(ours, theirs, rel_tol=close, abs_tol=close / 1000):
+            yield f"{where}: Python {ours!r}, JavaScript {theirs!r}"
+    elif type(ours) is not type(theirs) or ours != theirs:
+        yield f"{where}: Python {ours!r}, JavaScript {theirs!r}"

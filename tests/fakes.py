@@ -34,7 +34,7 @@ ORIGIN: Provenance = {
 
 
 class FakeClock(DeviceClock):
-    """Every look at the clock is a millisecond later: golden traces are the same everywhere."""
+    """Every look at the clock is a millisecond later: traces of one seed are equal."""
 
     def __init__(self) -> None:
         ticks = itertools.count(1)

@@ -3,7 +3,6 @@
     python -m tests.mutants --all bugs                   every bug by hand (tests/bugs.diff)
     python -m tests.mutants --all decoding.verify        every generated mutant of a module
     python -m tests.mutants --sample 12                  some generated mutants, spread evenly over all modules
-    python -m tests.mutants --list decoding.verify       print them, run nothing
 
 A generated mutant is one small change of the syntax tree: a comparison moved or turned around, an operator or a
 constant changed, a bound off by one, a statement dropped, a condition negated, ``min`` for ``max``. A bug by hand is
@@ -342,8 +341,7 @@ def judged(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, str, 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
     wanted = parser.add_mutually_exclusive_group(required=True)
-    for option, words in (("--all", "run every mutant of a module"), ("--list", "print them, run nothing")):
-        wanted.add_argument(option, metavar="MODULE", choices=(*COVERED_BY, BY_HAND), help=words)
+    wanted.add_argument("--all", metavar="MODULE", choices=(*COVERED_BY, BY_HAND), help="run every mutant of a module")
     wanted.add_argument("--sample", type=int, metavar="N", help="run N, spread evenly over all modules")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args(argv)
@@ -352,23 +350,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    module = args.list or args.all
     if args.sample:
         every = [mutant for name in COVERED_BY for mutant in generated(name)]
         chosen = every[:: max(1, len(every) // args.sample)][: args.sample]
     else:
-        chosen = [bug.planted() for bug in by_hand()] if module == BY_HAND else generated(module)
-    if args.list:
-        for mutant in chosen:
-            say(f"{mutant.name}  {mutant.function}: {mutant.before}  ->  {mutant.after}\n")
-        return 0
+        chosen = [bug.planted() for bug in by_hand()] if args.all == BY_HAND else generated(args.all)
 
     os.chdir(ROOT)
     os.environ["OMP_NUM_THREADS"] = "1"
     import transformers.models.llama.modeling_llama  # noqa: F401  (once, before the forks; imports torch)
 
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    control = COVERED_BY.get(module, ("maths",))  # before the bugs by hand, CI has just run all tests
+    control = COVERED_BY.get(args.all, ("maths",))  # before the bugs by hand, CI has just run all tests
     source = path_of("maths.trees").read_text("utf-8")
     ((_, broken, _),) = judged([Mutant("maths.trees", "", "", "", source, control)], 1)
     if broken:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from app_fakes import FakeDecoder
+from app_fakes import TOKEN, FakeDecoder, ask
 from remote_fakes import Counting, load
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -23,7 +23,6 @@ from starlette.testclient import TestClient
 from app import controls, launch, own_pairs, page
 from app.run import exploration, job, process
 from app.run import race as running
-from app.run import turns as app_turns
 from app.run.exploration import exploring
 from app.run.job import Jobs
 from app.run.kept import KEPT_RUNS, KeptRuns
@@ -38,8 +37,10 @@ from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.settings import DecodeConfig
 
-TOKEN = "a-token-of-a-tab"
-pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("counting", "event_loops"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -47,15 +48,6 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """The turns that all jobs of a test share."""
     monkeypatch.setattr(job.Job, "turns", Turns())
     return job.Job.turns
-
-
-@pytest.fixture(autouse=True)
-def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
-    monkeypatch.setattr(job, "BEAT", 0.02)
-    monkeypatch.setattr(job, "GLANCE", 0.02)
-    monkeypatch.setattr(app_turns, "GLANCE", 0.02)
-    monkeypatch.setattr(exploration, "SLICE", 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +60,6 @@ def remote() -> Iterator[Any]:
 
 def factory(pair: str, drafter: str, progress: Any) -> Any:
     return FakeDecoder()
-
-
-def ask(token: str = TOKEN, explore: str = "counting", **choice: Any) -> str:
-    return json.dumps({"token": token, "explore": explore, "settings": choice})
 
 
 def frames(asked: object, jobs: Jobs | None = None, factory: Any = factory) -> list[dict[str, Any]]:

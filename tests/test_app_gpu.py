@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from servers import Loopback, send
 
 from app.run import gpu
 from app.tabs import live
@@ -38,26 +38,21 @@ def test_a_loan_grows_with_what_is_asked_for() -> None:
     assert gpu.gpu_seconds({str(lane): longest for lane in range(40)}) == gpu.MOST_SECONDS
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(Loopback):
     """A stand-in for ZeroGPU's scheduler, which refuses less than 3 seconds."""
 
-    asked: list[tuple[str, dict[str, str]]]
+    def __init__(self) -> None:
+        super().__init__(self.answer)
+        self.asked: list[tuple[str, dict[str, str]]] = []
 
-    def do_POST(self) -> None:
-        path, query = urlsplit(self.path).path, urlsplit(self.path).query
+    def answer(self, request: Any) -> None:
+        path, query = urlsplit(request.path).path, urlsplit(request.path).query
         asked = {name: values[0] for name, values in parse_qs(query).items()}
-        refused = int(asked.get("durationSeconds", 60)) < 3
         self.asked.append((path, asked))
+        refused = int(asked.get("durationSeconds", 60)) < 3
         loan = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "none", "allowToken": str(len(self.asked))}
         body = json.dumps({"left": 0, "wait": 60} if refused else loan).encode() if path == "/schedule" else b""
-        self.send_response(429 if refused else 200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Silent."""
+        send(request, body, 429 if refused else 200, Content_Type="application/json")
 
 
 PRETENDED = """
@@ -79,19 +74,16 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "default", *sys.argv
 @pytest.mark.slow
 def test_runs_explorations_stop_and_errors_on_an_attached_gpu(tmp_path: Path) -> None:
     """``zero_gpu.py`` with the package's own workers, on a CPU."""
-    hub = type("StopFlag", (Hub,), {"asked": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    (tmp_path / "cgroup").write_text("0::/space\n", encoding="utf-8")
-    zerogpu = {
-        "SPACES_ZERO_GPU": "1",
-        "SPACES_ZERO_DEVICE_API_URL": f"http://127.0.0.1:{server.server_port}",
-        "ZEROGPU_PROC_SELF_CGROUP_PATH": str(tmp_path / "cgroup"),
-        "ZEROGPU_OFFLOAD_DIR": str(tmp_path / "tensors"),
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-    }
-    try:
+    with Hub() as hub:
+        (tmp_path / "cgroup").write_text("0::/space\n", encoding="utf-8")
+        zerogpu = {
+            "SPACES_ZERO_GPU": "1",
+            "SPACES_ZERO_DEVICE_API_URL": hub.url,
+            "ZEROGPU_PROC_SELF_CGROUP_PATH": str(tmp_path / "cgroup"),
+            "ZEROGPU_OFFLOAD_DIR": str(tmp_path / "tensors"),
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+        }
         done = subprocess.run(
             [sys.executable, "-c", PRETENDED, str(ROOT / "tests" / "zero_gpu.py")],
             cwd=ROOT,
@@ -101,9 +93,6 @@ def test_runs_explorations_stop_and_errors_on_an_attached_gpu(tmp_path: Path) ->
             timeout=300,
             check=False,
         )
-    finally:
-        server.shutdown()
-        server.server_close()
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     scheduled = [asked for path, asked in hub.asked if path == "/schedule"]
     paths = [path for path, _ in hub.asked]

@@ -106,19 +106,6 @@ def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) 
             assert header.started_at and header.device and header.dtype and "torch" in header.versions
 
 
-def test_nothing_on_the_page_points_outside() -> None:
-    """Head, scripts and texts name no other host (the typeface ships with the page), except that a
-    paper's number may be a link: it fetches nothing until somebody follows it."""
-    paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
-    sources = [page.head(), lessons.api(("temperature",)), lessons.brand(), lessons.learn()]
-    sources += [page.mount("app.js", page.player_options(tab, page.recordings(TRACES))) for tab in ("live", "race")]
-    sources += [path.read_text(encoding="utf-8") for path in STATIC.rglob("*.js")]
-    for source in sources:
-        cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
-        cleaned = re.sub(paper, "<a>", cleaned)
-        assert "http://" not in cleaned and "https://" not in cleaned
-
-
 def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -> None:
     files = sorted((STATIC / "fonts").glob("*.woff2"))
     assert {path.name for path in files} == set(page.FONTS)

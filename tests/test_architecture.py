@@ -12,23 +12,13 @@ from pathlib import Path
 
 import picture
 from app_fakes import FakeDecoder
+from shipped import ROOT, shipped
 
 from specdiff_core.schema.events import Committed, Finished, PiecesSeen, RunStarted
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import write_trace
 
-ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted([ROOT / "app.py", *(ROOT / "app").rglob("*.py"), *(ROOT / "specdiff_core").rglob("*.py")])
-
-
-def shipped() -> list[Path]:
-    """Files that a clone has: tracked, or not ignored."""
-    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    try:
-        out = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):  # no repository: an unpacked archive
-        return [path for path in ROOT.rglob("*") if path.is_file() and not {".git", ".venv"} & set(path.parts)]
-    return [ROOT / line for line in out.splitlines() if (ROOT / line).is_file()]
 
 
 GUARD = """

@@ -11,7 +11,6 @@ import os
 import pickle
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +23,7 @@ from typing import Any
 import httpx
 import pytest
 from app_fakes import FakeDecoder
-from servers import Loopback, send
+from servers import Loopback, send, unused
 
 import specdiff_core.attached.server as attached
 from app import launch, own_pairs
@@ -43,6 +42,7 @@ from specdiff_core.schema.trace import read_trace, write_trace
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = DecodeConfig(max_new_tokens=6)
+
 DONE = b"data: [DONE]\n\n"
 Body = dict[str, Any]
 Answer = Callable[[Body], list[bytes]]
@@ -436,15 +436,14 @@ def test_a_stop_is_heard_between_chunks() -> None:
     assert isinstance(events[-1], Finished) and events[-1].reason == "stopped" and len(events[-1].ids) == 1
 
 
-def unused() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+def nobody() -> str:
+    """An address that nothing listens at."""
+    return f"http://127.0.0.1:{unused()}"
 
 
 def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ServerError, match=r"Cannot connect to server at 127\.0\.0\.1:\d+") as caught:
-        ask(unused())
+        ask(nobody())
     assert "that it runs" in caught.value.hint
     for address in ("127.0.0.1:8000", "ftp://x", "http://", "http://x:port", "http://x:0"):
         with pytest.raises(ConfigError, match="is not the address of a server"):
@@ -478,7 +477,7 @@ def test_failures_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("secret\nline", "schlüssel"):
         monkeypatch.setenv(KEY, key)
         with pytest.raises(ConfigError, match=f"The key in {KEY}") as untold:
-            ask(unused())
+            ask(nobody())
         assert key not in str(untold.value) and "secret" not in str(untold.value)
     monkeypatch.setenv(KEY, "secret\r\n")
     with refused as server, pytest.raises(ServerError, match=r"status 401: Wrong key\.") as caught:
@@ -548,7 +547,7 @@ def test_a_page_of_this_machine_races_a_server_and_no_other_calls_one(monkeypatc
     assert [*lanes] == [*plan] and lanes[name][-1].quoted.accepted == 3
     monkeypatch.setattr(own_pairs, "_served", {"public": False})
     with pytest.raises(SystemExit, match=r"Cannot connect .*\nhint: "):
-        launch.attached([unused()])
+        launch.attached([nobody()])
     assert launch.attached([]) == {}
 
 
@@ -604,7 +603,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     here = tmp_path_factory.mktemp("gguf")
     convert(ROOT / "assets" / "embedded" / "target", here / "target.gguf")
-    url = unused()
+    url = nobody()
     serve = ["-m", "llama_cpp.server", "--model", str(here / "target.gguf"), "--port", url.rpartition(":")[2]]
     draft = ["--n_ctx", "512", "--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "4"]
     with (here / "log").open("wb") as log:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from fakes import ORIGIN
 from target import new_llama
-from test_distribution import engine_of
+from tiny_pairs import engine_of
 
 from benchmarks import counts, equality
 from benchmarks import peers as hf

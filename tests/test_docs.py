@@ -14,9 +14,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkpoints import save_tokenizer
+from checkpoints import SMALL, save_counter, save_tokenizer
 from plotly.graph_objects import Figure
-from test_train_drafter import SMALL, save_counter
 
 import specdiff_core
 from app.content.workshop import WORKSHOP
@@ -24,6 +23,7 @@ from benchmarks import __main__ as benchmarks
 from specdiff_core.cli import build_parser
 from specdiff_core.schema.pairs import PAIRS
 
+pytestmark = pytest.mark.early
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
     ROOT / "README.md",

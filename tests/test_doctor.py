@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from checkpoints import IDS, save, save_tokenizer
 from exploring import explore
 from gguf import GGMLQuantizationType as Kind
 from gguf_files import convert
 from safetensors.torch import load_file, save_file
-from test_loading import save_tokenizer
-from test_released import IDS, save
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -31,14 +30,14 @@ from specdiff_core.drafters.variants import _with as changed
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import doctor
 from specdiff_core.explorations.doctor import Doctor
-from specdiff_core.loading import load_pair
 from specdiff_core.models.causal import read_tables
 from specdiff_core.models.dflash import COPIES
 from specdiff_core.models.target import NetworkSession
 from specdiff_core.schema import reported
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import EMBEDDED, NONE
+from specdiff_core.schema.pairs import EMBEDDED
 
+pytestmark = pytest.mark.early
 FEW: dict[str, Any] = {"tokens": 40, "flavours": "stories,dialogue,code", "per_flavour": 2, "gamma": 4}
 
 
@@ -187,19 +186,6 @@ def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str, monkeyp
     assert (final.facts["verdict"], final.facts["suspect"]) == ("wrong", suspect), final.facts["findings"]
     assert change in final.facts["change"]
     assert final.facts["findings"][0].startswith(f"The {suspect} look")
-
-
-@pytest.mark.slow
-def test_a_wrong_mask_id_in_the_config_of_a_shipped_denoiser_is_named(engine: Engine, tmp_path: Path) -> None:
-    shipped, folder = EMBEDDED.drafter("masked"), tmp_path / "drafter"
-    shutil.copytree(shipped.source, folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "mask_token_id": 77}))
-    drafters = (dataclasses.replace(shipped, source=str(folder)), NONE)
-    broken = Engine(load_pair(dataclasses.replace(EMBEDDED, drafters=drafters), engine.pair.placement))
-    final = examined(broken, "masked")
-    assert (final.facts["verdict"], final.facts["suspect"]) == ("wrong", "mask id"), final.facts["findings"]
-    assert final.facts["change"] == "1 “<|mask|>”"
 
 
 class Knowing(Stateless):

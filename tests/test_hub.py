@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,8 +18,8 @@ import pytest
 import torch
 from checkpoints import CPU, same_text, save_drafter, save_target, save_tokenizer
 from gguf_files import write
-from servers import Loopback, send, send_slowly
-from test_cli import ROOT
+from servers import Hub
+from shipped import ROOT
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from app import own_pairs as app_pairs
@@ -41,79 +38,6 @@ from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import race_lanes
 from specdiff_core.schema.pairs import NONE, OWN_PAIRS, PAIRS, DrafterSpec, PairSpec
 from specdiff_core.schema.settings import DecodeConfig
-
-
-class Hub(Loopback):
-    """Serves the folders below ``root`` as repositories ``owner/name``, each at one commit."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(self.answer)
-        self.root = root
-        self.asked: list[tuple[str, str]] = []  # verb and path
-        self.refused: dict[str, tuple[int, str]] = {}  # repository -> status and the hub's own code
-        self.slow = threading.Event()  # weights come to a halt in their middle
-        self.released = threading.Event()
-
-    def commit(self, repo: str) -> str:
-        found = hashlib.sha1(repo.encode())
-        for file in self.files(repo):
-            found.update(file.read_bytes())
-        return found.hexdigest()
-
-    def files(self, repo: str) -> list[Path]:
-        return sorted(path for path in (self.root / repo).iterdir() if path.is_file())
-
-    def weights_asked(self) -> list[str]:
-        return [path for verb, path in self.asked if verb == "GET" and path.endswith(".safetensors")]
-
-    def answer(self, request: Any) -> None:
-        path = request.path.partition("?")[0]
-        self.asked.append((request.command, path))
-        found = re.match(r"(?:/api/models)?/([^/]+/[^/]+)(?:/(revision|tree|resolve)/([^/]+))?(?:/(.+))?$", path)
-        repo, kind, at, name = found.groups() if found else ("", None, None, None)
-        if repo in self.refused or not (self.root / repo).is_dir():
-            status, code = self.refused.get(repo, (404, "RepoNotFound"))
-            return send(request, b"{}", status, X_Error_Code=code, X_Error_Message=code)
-        here = self.commit(repo)
-        if at is not None and re.fullmatch("[0-9a-f]{40}", at) and at != here:
-            return send(request, b"{}", 404, X_Error_Code="RevisionNotFound")
-        if kind == "tree":
-            files = [
-                {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": tag(file)}
-                for file in self.files(repo)
-            ]
-            return send(request, json.dumps(files).encode())
-        if kind != "resolve":
-            return send(request, json.dumps({"id": repo, "sha": here, "siblings": []}).encode())
-        file = self.root / repo / str(name)
-        headers = {"X_Repo_Commit": here, "ETag": f'"{tag(file)}"', "Accept_Ranges": "bytes"}
-        if request.command == "HEAD" or file.suffix not in (".safetensors", ".gguf") or not self.slow.is_set():
-            return send(request, file.read_bytes(), **headers)
-        send(request, **{**headers, "Content_Length": str(file.stat().st_size)})
-        request.close_connection = True
-        return send_slowly(request, file.read_bytes(), self.released)
-
-    @contextlib.contextmanager
-    def as_the_hub(self, patch: pytest.MonkeyPatch, cache: Path) -> Iterator[Hub]:
-        """huggingface_hub asks this server, and has an empty cache."""
-        from huggingface_hub import constants
-
-        template = self.url + "/{repo_id}/resolve/{revision}/{filename}"
-        for name, value in {
-            "ENDPOINT": self.url,
-            "HUGGINGFACE_CO_URL_TEMPLATE": template,
-            "HF_HUB_OFFLINE": False,
-            "HF_HUB_CACHE": str(cache),
-            "DOWNLOAD_CHUNK_SIZE": 4096,
-        }.items():
-            patch.setattr(constants, name, value)
-        with self:
-            yield self
-            self.released.set()
-
-
-def tag(file: Path) -> str:
-    return hashlib.sha1(file.read_bytes()).hexdigest()
 
 
 @pytest.fixture

@@ -10,13 +10,12 @@ import dataclasses
 import functools
 import itertools
 import json
-import math
 import os
 import random
 import shutil
 import subprocess
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ import pytest
 import torch
 from app_fakes import FakeDecoder
 from deno import find_deno_bin
+from exploring import differences
 from fakes import END, FakeTarget, good_drafter
 from playwright._impl._driver import compute_driver_executable
 
@@ -391,21 +391,6 @@ def _words(config: dict[str, Any]) -> str:
 def _use(config: dict[str, Any]) -> str:
     """How the drafter is used, as benchmarks group settings."""
     return BenchSetting(**{name: config[name] for name in SWEPT}).use
-
-
-def differences(ours: Any, theirs: Any, where: str = "", close: float = 1e-9) -> Iterator[str]:
-    """Every place where two values differ, floats by more than ``close`` of their size."""
-    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
-        for name, value in ours.items():
-            yield from differences(value, theirs[name], f"{where}/{name}", close)
-    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            yield from differences(one, other, f"{where}/{index}", close)
-    elif isinstance(ours, float) and isinstance(theirs, (int, float)):
-        if not math.isclose(ours, theirs, rel_tol=close, abs_tol=close / 1000):
-            yield f"{where}: Python {ours!r}, JavaScript {theirs!r}"
-    elif type(ours) is not type(theirs) or ours != theirs:
-        yield f"{where}: Python {ours!r}, JavaScript {theirs!r}"
 
 
 @pytest.mark.parametrize("name", [*KINDS, *QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from checkpoints import save
+from dflash_files import IDS, LAYERS, WIDTH, Tensors, block_tensors, fields
 from safetensors.torch import load_file
 from tables import context_of, drafted
-from test_released_heads import IDS, LAYERS, WIDTH, Tensors, block_tensors, fields, save
 from torch import nn
 
 from benchmarks.dflash import forward

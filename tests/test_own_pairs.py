@@ -11,8 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from checkpoints import change, finished, same_text, save_drafter, save_target, save_tokenizer
-from test_released import IDS, dream, gpt2, llama
+from checkpoints import IDS, change, dream, finished, gpt2, llama, same_text, save_drafter, save_target, save_tokenizer
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
 import specdiff_core as lab
@@ -321,15 +320,8 @@ def test_drafters_of_ones_own_are_measured_together(
     short = ["--target", target, "--max-new-tokens", "8"]
     two = ["--drafter", target, "--drafter", target]
     raced = ["race", "--prompt", "the cat", *short, "--json"]
-    lanes = {
-        "autoregressive,prompt_lookup": [
-            "vanilla",
-            "autoregressive",
-            "autoregressive autoregressive-2",
-            "prompt_lookup",
-        ],
-        "": ["vanilla", "autoregressive", "autoregressive-2"],
-    }
+    both = ["vanilla", "autoregressive", "autoregressive autoregressive-2", "prompt_lookup"]
+    lanes = {"autoregressive,prompt_lookup": both, "": ["vanilla", "autoregressive", "autoregressive-2"]}
     for methods, names in lanes.items():
         assert main([*raced, *two, *(["--methods", methods] if methods else ["--gamma", "4"])]) == 0
         found = json.loads(capsys.readouterr().out.splitlines()[-1])["lanes"]
@@ -372,12 +364,7 @@ def test_a_single_name_is_a_repository_unless_a_folder_has_it(tmp_path: Path, mo
 
 def test_kinds_have_the_methods_names_too() -> None:
     names = {"dflash": "block", "ddtree": "block", "block_markov": "block", "specdiff": "masked", "eagle2": "eagle"}
-    names |= {
-        "masked_streak": "masked",
-        "denoise": "masked",
-        "mdlm": "masked",
-        "sequential": "autoregressive",
-        "eagle": "eagle",
-    }
+    names |= {"masked_streak": "masked", "denoise": "masked", "mdlm": "masked"}
+    names |= {"sequential": "autoregressive", "eagle": "eagle"}
     for name, kind in names.items():
         assert parse({"target": "a/b", "drafter": "c/d", "kind": name}).kind == kind

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from socket import socket
 from typing import Any
 
 import httpx
@@ -22,12 +21,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from test_architecture import ROOT, shipped
+from servers import unused
+from shipped import ROOT, shipped
 
 from benchmarks.load import wait_for
 from specdiff_core.schema.pairs import SMOLLM2
 from specdiff_core.schema.trace import read_trace
 
+pytestmark = pytest.mark.early
 PATIENCE = 300  # seconds, on a busy machine
 
 
@@ -54,9 +55,7 @@ class Installed:
     @contextmanager
     def page(self) -> Iterator[str]:
         """The address of ``specdiff page``, once its model is loaded."""
-        with socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
+        port = str(unused())
         command = [sys.executable, str(self.site / "bin" / "specdiff"), "page", "--port", port]
         url, log = f"http://127.0.0.1:{port}", self.home / "page.log"
         with log.open("wb") as out:

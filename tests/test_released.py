@@ -10,9 +10,23 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import CPU, change, pair_of, randomly, same_text, save, save_target, save_tokenizer
+from checkpoints import (
+    CPU,
+    IDS,
+    LLAMA,
+    change,
+    dream,
+    gpt2,
+    llama,
+    pair_of,
+    randomly,
+    same_text,
+    save,
+    save_target,
+    save_tokenizer,
+)
 from tables import first_draft
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from specdiff_core.checkpoints.vocabularies import token_names, unshared
 from specdiff_core.engine import Engine
@@ -20,38 +34,6 @@ from specdiff_core.loading import load_pair
 from specdiff_core.models.bidirectional import load_bidirectional
 from specdiff_core.schema.errors import TokenizerMismatch, WeightsError
 from specdiff_core.schema.pairs import NONE, PairSpec
-
-IDS = 280
-LLAMA: dict[str, Any] = {
-    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0,
-    "tie_word_embeddings": False,
-}  # fmt: skip
-
-
-def gpt2(folder: Path) -> tuple[Any, int]:
-    """A denoiser in the format of its causal family; a word serves as its mask."""
-    config = GPT2Config(vocab_size=IDS, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
-    model = randomly(GPT2LMHeadModel(config))
-    save(folder, dict(model.state_dict()), model.config.to_dict())
-    return model, 105
-
-
-def llama(folder: Path) -> tuple[Any, int]:
-    model = randomly(LlamaForCausalLM(LlamaConfig(vocab_size=IDS, **LLAMA)))
-    save(folder, dict(model.state_dict()), model.config.to_dict(), shards=2)
-    return model, 81
-
-
-def dream(folder: Path) -> tuple[Any, int]:
-    """Dream and DiffuCoder: Qwen2 under a class of their own, which is remote code."""
-    model = randomly(Qwen2ForCausalLM(Qwen2Config(vocab_size=IDS + 8, **LLAMA)))
-    remote = {"AutoConfig": "configuration_dream.DreamConfig", "AutoModel": "modeling_dream.DreamModel"}
-    values = {**model.config.to_dict(), "model_type": "Dream", "architectures": ["DreamModel"], "auto_map": remote}
-    values |= {"mask_token_id": IDS + 2, "use_sliding_window": False, "max_window_layers": 28}
-    save(folder, dict(model.state_dict()), values, shards=3)
-    return model, IDS + 2
-
 
 DENOISERS: dict[str, Callable[[Path], tuple[Any, int]]] = {"gpt2": gpt2, "llama": llama, "dream": dream}
 

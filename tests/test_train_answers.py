@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoints import randomly
-from test_network import FAMILIES
+from families import FAMILIES
 from transformers import AutoModelForCausalLM
 
 from specdiff_core.measure.prompts import read_prompts

@@ -8,17 +8,17 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from checkpoints import close, finished, randomly, same_text, save_tokenizer
+from checkpoints import SMALL, close, finished, randomly, same_text, save_counter, save_tokenizer
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from specdiff_core import cli
 from specdiff_core.checkpoints.folders import read_config
@@ -41,7 +41,7 @@ from specdiff_core.train.learners.block import BlockLearner, default_taps
 from specdiff_core.train.learners.windows import draw_blocks
 from specdiff_core.train.settings import DrafterSettings
 
-SMALL = ["--new-tokens", "24", "--longest", "60", "--words", "270", "--rows", "8", "--anchors", "8", "--markov", "16"]
+pytestmark = pytest.mark.early
 NOTHING = ["--hours", "1e-6", "--answering", "0"]
 
 
@@ -68,29 +68,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
-def save_counter(folder: Path, vocabulary: int, seed: int = 0) -> None:
-    """A Llama whose layers add nothing: behind token t it says t + 1, whatever came before."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        config = LlamaConfig(
-            vocab_size=vocabulary, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
-            bos_token_id=0, eos_token_id=0, tie_word_embeddings=False,
-        )  # fmt: skip
-        model = LlamaForCausalLM(config)
-        rows = torch.nn.functional.normalize(torch.randn(vocabulary, 64), dim=-1)
-    with torch.no_grad():
-        model.model.embed_tokens.weight.copy_(rows)
-        model.lm_head.weight.copy_(rows.roll(1, 0))
-        for layer in model.model.layers:
-            layer.self_attn.o_proj.weight.zero_()
-            layer.mlp.down_proj.weight.zero_()
-    model.save_pretrained(folder)
-
-
-def train(home: Path, out: Path, *words: str, prompts: str = "prompts.jsonl") -> int:
+def train(home: Path, out: Path, *words: str, small: Sequence[str] = SMALL, prompts: str = "prompts.jsonl") -> int:
     files = ["--target", str(home / "target"), "--prompts", str(home / prompts), "--out", str(out)]
-    return cli.main(["train", "drafter", *files, *SMALL, *words])
+    return cli.main(["train", "drafter", *files, *small, *words])
 
 
 def given(made: Path) -> list[str]:
@@ -221,11 +201,7 @@ def test_a_head_alone_is_trained_on_a_drafter_without_one(
     assert heads == ["markov.before.bias", "markov.before.weight", "markov.out.weight"] and bool(after[heads[2]].any())
     losses = [step["loss"] for step in events(out, "step")]
     assert losses[-1] < losses[0] - 0.5 and tau(out) > tau(base)
-    files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(out)]
-    assert (
-        cli.main(["train", "drafter", *files, *given(made), "--resume", "--hours", "0.0004"]) == 0
-        and raced(home, out) > 0
-    )
+    assert train(home, out, *given(made), "--resume", "--hours", "0.0004", small=()) == 0 and raced(home, out) > 0
     for flags, said in ((["--markov", "0"], "there is none"), (["--kind", "eagle"], "there is none")):
         assert train(home, tmp_path / "no", *NOTHING, "--only", "head", *flags) == 2
         assert said in capsys.readouterr().err
@@ -309,10 +285,7 @@ def test_a_drafter_goes_on_from_an_exported_one_over_as_many_tokens(home: Path, 
         for align in ("none", "streak"):
             out = tmp_path / f"{start.name}-{align}"
             words = ["--start", str(start), "--align", align, "--tokens", "1500", "--rate", "0.01", "--hours", "1e-6"]
-            files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(out)]
-            assert (
-                cli.main(["train", "drafter", *files, *words, *answers, "--longest", "60", "--new-tokens", "24"]) == 0
-            )
+            assert train(home, out, *words, *answers, "--longest", "60", "--new-tokens", "24", small=()) == 0
             logs.append(events(out, "step"))
             card, runs = (out / "README.md").read_text("utf-8"), read_history(out / HISTORY)
             assert len(runs) == seen and runs[0] == read_history(start / HISTORY)[0]
@@ -341,8 +314,7 @@ def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.Ca
     early = {name: value for name, value in json.loads(stored.read_text()).items() if name not in ("start", "tokens")}
     stored.write_text(json.dumps(early))  # as runs of earlier versions have it
     assert train(home, copy) == 2 and "holds a run already" in capsys.readouterr().err
-    files = ["--target", str(home / "target"), "--prompts", str(home / "prompts.jsonl"), "--out", str(copy)]
-    assert cli.main(["train", "drafter", *files, "--resume", "--hours", "0.0012"]) == 0
+    assert train(home, copy, "--resume", "--hours", "0.0012", small=()) == 0
     after = events(copy, "step")[len(events(copy, "step")) - 1]
     first = next(step for step in events(copy, "step") if step["step"] > before["step"])
     assert first["step"] == before["step"] + 1 and first["rate"] > before["rate"] > after["rate"] - 0.1
@@ -358,7 +330,7 @@ def test_a_run_goes_on_with_more_hours(home: Path, copy: Path, capsys: pytest.Ca
     (home / "more.jsonl").write_text("\n".join((home / "prompts.jsonl").read_text().splitlines()[::-1]))
     assert train(home, copy, "--resume", prompts="more.jsonl") == 0
     assert (copy / "run" / "held_out.json").read_bytes() == held_out, "not learnt from"
-    assert cli.main(["train", "drafter", *files, "--resume", "--layers", "2"]) == 2
+    assert train(home, copy, "--resume", "--layers", "2", small=()) == 2
     assert "was begun with --layers 1; it can't become 2" in capsys.readouterr().err
 
 
@@ -641,17 +613,11 @@ def test_a_full_disk_is_one_sentence(
     home: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a checkpoint, and of what is exported; then the run goes on."""
-    words, torn = (
-        [*NOTHING, *given(made)],
-        "PytorchStreamWriter failed writing file data/0",
-    )
+    words, torn = [*NOTHING, *given(made)], "PytorchStreamWriter failed writing file data/0"
+    full, export = OSError(28, "No space left on device"), "specdiff_core.train.learners.block.write_folder"
     for name, error, said in (
         ("torch.save", RuntimeError(torn), "checkpoint.pt can't be written (Pytorch"),
-        (
-            "specdiff_core.train.learners.block.write_folder",
-            OSError(28, "No space left on device"),
-            "can't be written to",
-        ),
+        (export, full, "can't be written to"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(name, failing(error))

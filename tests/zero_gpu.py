@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from app_fakes import FakeDecoder, frames, trace_of
-from test_app_explore import TOKEN, ask, counting  # noqa: F401  (a fixture)
+from app_fakes import TOKEN, FakeDecoder, ask, frames, trace_of
 
 from app.run import exploration, gpu, job
 from app.run import race as running
@@ -25,7 +24,10 @@ from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig
 
 SLOW: dict[str, Any] = DecodeConfig(gamma=2, steps=2, max_new_tokens=400).to_dict()
-pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("counting", "event_loops"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 
 def factory(decoder: Any) -> Any:

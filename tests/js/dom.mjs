@@ -101,4 +101,3 @@ export function drawn(view, place = create('div')) {
   render(view, place);
   return place;
 }
-export const element = create;

@@ -22,6 +22,8 @@ test('a cell is itself, and a place between two cells is between their values', 
   }
 });
 
+const PLAIN = { pair: 'toy', drafter: 'block', temperature: 0, steps: 1, top_p: 1 };
+
 const one = {
   pair: 'toy',
   temperature: 0,
@@ -46,15 +48,7 @@ test('a recorded setting has its speed-up, a window between recorded ones is int
       'block/window': [[4, 4, 0, 1, 1.17, 1.1, 1.3, 4]],
     },
   }];
-  const plain = {
-    pair: 'toy',
-    drafter: 'block',
-    temperature: 0,
-    steps: 1,
-    gamma: 4,
-    top_p: 1,
-    order: 'max_prob',
-  };
+  const plain = { ...PLAIN, gamma: 4, order: 'max_prob' };
   const words = (more, denoises = true) =>
     predictedWords(
       known,
@@ -93,17 +87,7 @@ test('after a run stands the recorded speed-up of its own settings, and where it
     { ...one, cells: { 'block/window': [[8, 1, 0, 1, 1.4, null, null, 2]] } },
     { ...one, dtype: 'bf16', cells: { 'block/tree': [[8, 1, 8, 1, 1.2, 0.9, 1.4, 8]] } },
   ];
-  const plain = {
-    pair: 'toy',
-    drafter: 'block',
-    temperature: 0,
-    steps: 1,
-    gamma: 8,
-    tree_nodes: 0,
-    num_drafts: 1,
-    top_k: 0,
-    top_p: 1,
-  };
+  const plain = { ...PLAIN, gamma: 8, tree_nodes: 0, num_drafts: 1, top_k: 0 };
   const found = (more, device = 'cpu: A', denoises = true) =>
     typicalWords(known, { config: { ...plain, ...more }, device, dtype: 'fp32' }, denoises);
   assert.match(found({}).words, /on A: 1\.30× over 5 prompts, 95 % interval 1\.10–1\.60/);
@@ -128,8 +112,7 @@ test('after a run stands the recorded speed-up of its own settings, and where it
 
 test('the effect of a setting is measured where it was recorded, else τ / (v + c·T)', () => {
   const known = { toy: { block: { device: 'a CPU', cells: { left_to_right: cells } } } };
-  const plain = { pair: 'toy', drafter: 'block', temperature: 0, top_p: 1, order: 'left_to_right' };
-  const words = (more) => effectWords(known, { ...plain, steps: 1, ...more });
+  const words = (more) => effectWords(known, { ...PLAIN, order: 'left_to_right', ...more });
   assert.match(words({ gamma: 4 }), /measured on a CPU.* 3\.00 .* 1\.88 .*1\.60×/);
   assert.match(words({ gamma: 4, steps: 2 }), /1\.40×, against 1\.60× with one step/);
   assert.match(words({ gamma: 3 }), /computed.*2\.50 \/ \(1\.79 \+ 0\.00·1\) = 1\.40×/);
