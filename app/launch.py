@@ -27,9 +27,10 @@ from starlette.routing import Route
 from specdiff_core import proxies
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, printable
 
-from . import first_load, own_pairs
+from . import first_load
 from .gradio_patches import answer_json, count_values, judge_origins, keep_queue, poll_less, skip_stubs
 from .guard import Guard, is_own
+from .host import is_loopback, is_public, served_to
 from .run.engines import Engines
 from .run.gpu import is_zero_gpu
 from .run.kept import KEPT_RUNS
@@ -67,7 +68,7 @@ def attached(addresses: Sequence[str]) -> dict[str, Any]:
     if not addresses:
         return {}
     try:
-        if own_pairs.is_public():
+        if is_public():
             hint = "Leave out --attach, or whatever lets others in (--host, --share, --root-path)."
             raise ConfigError("A page that others reach calls no server.", field="attach", hint=hint)
         from specdiff_core.attached import attach
@@ -125,7 +126,7 @@ def lan_address() -> str:
         except OSError:
             return ""
         address: str = probe.getsockname()[0]
-    return "" if own_pairs.is_loopback(address) else address
+    return "" if is_loopback(address) else address
 
 
 def qr_code(link: str) -> bytes:
@@ -151,7 +152,7 @@ def link_code(everywhere: bool = False) -> Callable[[Request], Response]:
         leads_here = url.scheme in {"http", "https"} and url.netloc in hosts
         if not leads_here or not link.isascii() or len(link) > LONGEST_LINK:
             return PlainTextResponse(f"Give a link to this page of at most {LONGEST_LINK} characters.", 400)
-        if own_pairs.is_loopback(url.hostname):
+        if is_loopback(url.hostname):
             address = lan_address() if everywhere else ""
             if not address:
                 return Response(status_code=204)  # not an error: the page explains what to do
@@ -277,7 +278,7 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
     answer_json()
 
     def private() -> bool:
-        return not (own_pairs.is_public() or page.share)  # on Colab, Gradio shares without being asked
+        return not (is_public() or page.share)  # on Colab, Gradio shares without being asked
 
     judge_origins(lambda headers: not private() or is_own(headers))
 
@@ -353,7 +354,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ["GRADIO_TEMP_DIR"] = str(uploads)
 
     public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
-    own_pairs.served_to(options.host, shared=any(public))
+    served_to(options.host, shared=any(public))
     servers = attached(options.attach)
     engines = Engines() if is_zero_gpu() else engines_elsewhere()
     engines.prepare()  # models load while the page is built

@@ -19,7 +19,7 @@ from specdiff_core.schema.pairs import ASSETS, PAIRS
 from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.settings import DecodeConfig
 
-from . import controls, endpoints, own_pairs, scripts
+from . import controls, endpoints, host, scripts
 from .content import lessons, workshop
 from .content.html import json_for_script
 from .content.predictions import predictions, typical
@@ -270,7 +270,7 @@ def _redraft(decode: Decode, player: Any) -> None:
 
     def again(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
         def make(run: str) -> Race:
-            ask = Ask.again(getattr(asked, "file", ""), run, own_pairs.threads())
+            ask = Ask.again(getattr(asked, "file", ""), run, host.threads())
             return Race(decode, ask, request.session_hash or "")
 
         for words in job.stream(make, JOBS, _job_name(request, name)):
@@ -296,7 +296,7 @@ def _run(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, servers: Ma
                 prompt=controls.check_prompt(prompt),
                 plan=plan | dict.fromkeys(servers, plan[BASELINE]),
                 run=run,
-                threads=1 if threads == 1 else own_pairs.threads(),
+                threads=1 if threads == 1 else host.threads(),
                 servers=servers,
             )
             return Race(decode, ask, request.session_hash or "")

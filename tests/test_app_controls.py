@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 from playwright._impl._driver import compute_driver_executable
 
-from app import controls, own_pairs, page
+from app import controls, host, page
 from app.content.examples import EXAMPLES, OPENING, PRESETS, Preset, preset_indices
 from app.tabs import live, race
 from specdiff_core.schema.errors import ConfigError
@@ -234,9 +234,9 @@ def test_prompts_that_cannot_run(prompt: object) -> None:
 
 def test_a_public_server_limits_the_tokens_of_a_run_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     many = {"drafter": "block", "max_new_tokens": 2000}
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     assert live.plan(many)["drafted"].max_new_tokens == 2000
-    own_pairs.served_to("0.0.0.0", shared=False)
+    host.served_to("0.0.0.0", shared=False)
     with pytest.raises(ConfigError, match=r"480.*SPECDIFF_RUN_TOKENS") as caught:
         live.plan(many)
     assert caught.value.field == "max_new_tokens"

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import controls, launch, own_pairs, page
+from app import controls, host, launch, own_pairs, page
 from app.run import exploration, job, process
 from app.run import race as running
 from app.run import turns as app_turns
@@ -169,7 +169,7 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
     looked: list[str] = []
     monkeypatch.setattr(own_models, "read_config", lambda folder: looked.append(str(folder)) or {})
     monkeypatch.setattr(own_pairs, "cached", lambda source, *_: source)
-    monkeypatch.setattr(own_pairs, "_served", {"public": True})
+    monkeypatch.setattr(host, "_served", {"public": True})
     monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
     own = own_models.parse({"target": "/etc/passwd"}).name
     asked = ask(explore=name, pair=own)
@@ -179,7 +179,7 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
     if name == "doctor":
         (frame,) = frames(ask(explore=name, trained_for="/etc/passwd"), factory=lambda *_: pytest.fail("loaded"))
         assert refused in frame["card"]["message"] and not looked
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     if name == "counting":
         loaded: list[str] = []
         assert frames(asked, factory=lambda pair, *_: loaded.append(pair) or FakeDecoder())[-1]["phase"] == "finished"
