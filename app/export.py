@@ -24,7 +24,8 @@ from .content import lessons, workshop
 from .content.html import element, json_for_script
 from .content.symbols import glossary
 from .first_load import PLOTLY, import_map
-from .page import RECORDINGS, STAGE, head, player_options, recordings
+from .looks import head
+from .page import RECORDINGS, STAGE, player_options, recordings
 from .run import exploration
 from .run.kept import read_race
 from .tabs import explore, live, race

@@ -16,7 +16,6 @@ from specdiff_core.schema.events import EXACTNESS
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, PAIRS
-from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.settings import DecodeConfig
 
 from . import controls, endpoints, host, scripts
@@ -26,6 +25,7 @@ from .content.predictions import predictions, typical
 from .content.symbols import glossary
 from .controls import NO_STEPS, QUIET, UNLIMITED
 from .first_load import PLOTLY, STATIC
+from .looks import served
 from .run import job
 from .run.engines import Engines, Factory, Fetch, Progress
 from .run.exploration import exploring
@@ -40,14 +40,6 @@ INDEX = "index.json"
 """Beside recordings: file name -> {"title", "settings"}: the controls' values, as in a link."""
 BLOCKS = "blocks"
 """The folder of recorded blocks, by the names of their recordings."""
-FONTS = {
-    "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, "
-    "U+20AC, U+2122, U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
-    "inter-greek.woff2": "U+0391-03C9",
-    "stix-two-math.woff2": "U+0020-FFFF, U+1D400-1D7FF",
-}
-"""Font files of the page -> the characters that each covers. STIX Two Math, cut to the letters of formulas, sets
-MathML: without a mathematical font, fractions and sums depend on the visitor's system."""
 TEMPLATE = '<div class="sd" role="region" aria-label="NAME"></div>'
 STAGE = "live-stage"
 """The element above Live's controls that its player draws the stage into."""
@@ -62,24 +54,6 @@ MODEL = """watch('value', () => dispatchEvent(new CustomEvent('specdiff:model', 
 })));"""
 """JavaScript of a form's element: passes on messages about its model."""
 TABS = {live.TAB: live, race.TAB: race}
-
-
-def served(path: Path) -> str:
-    """The address of a static file, relative to the page, so that it works below any root path."""
-    return f"gradio_api/file={path.as_posix()}"
-
-
-def head(address: Callable[[Path], str] = served) -> str:
-    """Typeface, palette and style sheet, for ``launch(head=)``; ``address`` locates the fonts."""
-    faces = [
-        f"@font-face {{ font-family: {'Inter' if name.startswith('inter') else 'STIX Two Math'}; "
-        f"font-weight: 400 700; font-display: swap; unicode-range: {letters}; "
-        f"src: url('{address(STATIC / 'fonts' / name)}') format('woff2'); }}"
-        for name, letters in FONTS.items()
-    ]
-    light, dark = (";".join(f"--sd-{role}:{colours[mode]}" for role, colours in ROLES.items()) for mode in (0, 1))
-    colours = f":root{{{light}}}@media screen{{.dark{{{dark}}}}}"  # paper is always light
-    return "\n".join(["<style>", *faces, colours, (STATIC / "style.css").read_text(encoding="utf-8"), "</style>"])
 
 
 def known_methods() -> dict[str, dict[str, str]]:

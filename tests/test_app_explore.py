@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import controls, host, launch, own_pairs, page
+from app import controls, host, looks, own_pairs, page, routes
 from app.run import exploration, job, process
 from app.run import race as running
 from app.run import turns as app_turns
@@ -90,7 +90,7 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     assert under_way
     assert all(frame["phase"] == "exploring" and "files" not in frame for frame in under_way)
     assert [frame["seq"] for frame in final] == sorted({frame["seq"] for frame in final})
-    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", routes.trace_file)]))
     assert not any(frame.get("made") for frame in final[:-1])
     with zipfile.ZipFile(io.BytesIO(client.get(last["made"]).content)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {"count.txt": b"5"}
@@ -350,7 +350,7 @@ def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote
 @pytest.mark.parametrize("tab", list(explore.RECORDED))
 def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
     folder = explore.RECORDED[tab]
-    final = explore.explore_options(tab, folder, page.served)
+    final = explore.explore_options(tab, folder, looks.served)
     assert list(final["forms"]) == [name for name, kind in EXPLORATIONS.items() if kind.tab == tab]
     for name, stems in final["recorded"].items():
         assert stems or name == "counting"

@@ -28,7 +28,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import launch, page
+from app import page, routes
 from app.content.error_cards import card
 from app.run import job, kept
 from app.run import race as running
@@ -267,7 +267,7 @@ def test_a_file_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(KEPT_RUNS, "read", part)
-    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", routes.trace_file)]))
     with KEPT_RUNS.growing(path):  # a link asks for what is there
         assert client.get(f"/runs/{path.name}").content == whole
     assert max(sizes) == kept.CHUNK
@@ -307,7 +307,7 @@ def test_a_growing_trace_is_followed_until_its_race_is_over() -> None:
 
     with ThreadPoolExecutor() as other:  # this thread's event loop is Gradio's
         assert other.submit(asyncio.run, follow()).result(10) == lines
-    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", routes.trace_file)]))
     for query, text in (("", path.read_bytes()), ("?from=5", b"".join(lines)), ("?from=9999", b"")):
         answer = client.get(f"/runs/{path.name}{query}")
         assert (answer.status_code, answer.content) == (200, text) and answer.headers["cache-control"] == "no-store"
