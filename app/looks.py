@@ -8,6 +8,7 @@ from typing import Any
 
 from specdiff_core.schema.palette import ROLES
 
+from .content.html import served
 from .first_load import STATIC
 
 FONTS = {
@@ -18,11 +19,6 @@ FONTS = {
 }
 """Font files of the page -> the characters that each covers. STIX Two Math, cut to the letters of formulas, sets
 MathML: without a mathematical font, fractions and sums depend on the visitor's system."""
-
-
-def served(path: Path) -> str:
-    """The address of a static file, relative to the page, so that it works below any root path."""
-    return f"gradio_api/file={path.as_posix()}"
 
 
 def head(address: Callable[[Path], str] = served) -> str:

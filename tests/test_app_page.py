@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app import launch, logs, looks, page, routes, scripts
-from app.content import lessons
+from app.content import lessons, recordings
 from app.content.error_cards import card
 from app.endpoints import add, endpoints, explorer, pairs
 from app.first_load import STATIC
@@ -36,7 +36,7 @@ from app.run.engines import Engines
 from app.run.exploration import exploring
 from app.run.record import decoding
 from app.run.rooms import Rooms
-from app.tabs import live, race
+from app.tabs import live, player, race
 from benchmarks import recordings as recorded
 from specdiff_core.schema.errors import SpecDiffError, WeightsError
 from specdiff_core.schema.events import RunStarted
@@ -88,7 +88,7 @@ def test_a_port_in_use_is_one_line_at_once(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("tab", ["live", "race"])
 def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) -> None:
     folder = TRACES if tab == "live" else TRACES / "race"
-    index = json.loads((folder / page.INDEX).read_text(encoding="utf-8"))
+    index = json.loads((folder / recordings.INDEX).read_text(encoding="utf-8"))
     assert sorted(index) == sorted(path.name for path in folder.glob("*.jsonl.gz"))
     planned = [one for one in recorded.recordings(TRACES) if one.file.parent == folder]
     assert [one.file.name for one in planned] == list(index)
@@ -111,7 +111,9 @@ def test_nothing_on_the_page_points_outside() -> None:
     paper's number may be a link: it fetches nothing until somebody follows it."""
     paper = r'<a href="https://arxiv\.org/abs/\d{4}\.\d{5}" rel="noreferrer" target="_blank">'
     sources = [looks.head(), lessons.api(("temperature",)), lessons.brand(), lessons.learn()]
-    sources += [page.mount("app.js", page.player_options(tab, page.recordings(TRACES))) for tab in ("live", "race")]
+    sources += [
+        scripts.mount("app.js", player.player_options(tab, recordings.recordings(TRACES))) for tab in ("live", "race")
+    ]
     sources += [path.read_text(encoding="utf-8") for path in STATIC.rglob("*.js")]
     for source in sources:
         cleaned = source.replace("http://127.0.0.1", "").replace("http://www.w3.org/2000/svg", "")
