@@ -22,12 +22,15 @@ from specdiff_core.schema.trace import dump_trace
 from . import scripts
 from .content import lessons, workshop
 from .content.html import element, json_for_script
+from .content.recordings import RECORDINGS, recordings
 from .content.symbols import glossary
 from .first_load import PLOTLY, import_map
-from .page import RECORDINGS, STAGE, head, player_options, recordings
+from .looks import head
+from .page import STAGE
 from .run import exploration
 from .run.kept import read_race
 from .tabs import explore, live, race
+from .tabs.player import player_options
 
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
 """Marks an export, which may be overwritten."""
@@ -89,10 +92,10 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
 def _answers() -> Iterator[tuple[str, str]]:
     """The recorded answers of Explore and Compare. The γ × T maps but the first, and the
     comparisons, come without their races, which are the largest."""
-    maps, compared = (explore.recordings(explore.RECORDED[tab], name) for tab, name in MANY)
+    maps, compared = (explore.labelled(explore.RECORDED[tab], name) for tab, name in MANY)
     without = [*[*maps][1:], *compared]
     for tab, folder in explore.RECORDED.items():
-        for stem in (stem for name in exploration.forms(tab) for stem in explore.recordings(folder, name)):
+        for stem in (stem for name in exploration.forms(tab) for stem in explore.labelled(folder, name)):
             answer = json.loads((folder / f"{stem}.json").read_text(encoding="utf-8"))
             if stem in without:
                 answer["files"] = {}

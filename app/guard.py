@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from . import own_pairs
+from .host import is_loopback
 from .temporary import BLOCK
 
 LOG = logging.getLogger("specdiff.server")
@@ -42,7 +42,7 @@ def is_own(headers: Headers) -> bool:
     ``X-Forwarded-Host`` elsewhere without being allowed to (see :func:`app.gradio_patches.judge_origins`)."""
     host, origin = headers.get("host", ""), headers.get("origin")
     try:
-        local = own_pairs.is_loopback(urlsplit(f"//{host}").hostname)
+        local = is_loopback(urlsplit(f"//{host}").hostname)
         page = host if origin is None else urlsplit(origin).netloc
     except ValueError:
         return False

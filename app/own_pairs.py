@@ -4,7 +4,6 @@ the environment allows.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import threading
 from fnmatch import fnmatchcase
@@ -17,36 +16,12 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import OWN_PAIRS
 from specdiff_core.schema.published import FILES
 
+from .host import is_public
+
 ALLOWED = "SPECDIFF_OWN_PAIRS"
 """Environment variable: patterns of hub repositories and folders that visitors may load, separated
 by commas (``Qwen/*, /models/*``); empty: none."""
 _LOOKUP = threading.Lock()
-_served = {"public": "SPACE_ID" in os.environ}
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether only this machine can open an address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
-
-
-def served_to(host: str | None, *, shared: bool) -> None:
-    """Note who can reach the server. It is public if other machines reach its address, and with a
-    share link or a proxy's path (``shared``)."""
-    alone = is_loopback(host or os.environ.get("GRADIO_SERVER_NAME") or "127.0.0.1")
-    _served["public"] = not alone or shared or "SPACE_ID" in os.environ
-
-
-def is_public() -> bool:
-    """Whether the server has visitors from elsewhere."""
-    return _served["public"]
-
-
-def threads() -> int:
-    """CPU threads of a race that a page watches, as of a decode: on a private server the browser is on this machine."""
-    return 0 if is_public() else -1
 
 
 def patterns() -> tuple[str, ...]:

@@ -1,146 +1,32 @@
-"""The whole page: places the tabs and wires what they share. Imports no torch before a run."""
+"""The whole page: which element is where, and what each does. Imports no torch before a run."""
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from specdiff_core.explorations import figures
 from specdiff_core.schema.decoder import Decoder
-from specdiff_core.schema.events import EXACTNESS
-from specdiff_core.schema.methods import BASELINE, METHODS
-from specdiff_core.schema.metrics import CROWDED
-from specdiff_core.schema.pairs import ASSETS, PAIRS
-from specdiff_core.schema.palette import ROLES
 from specdiff_core.schema.settings import DecodeConfig
 
-from . import controls, endpoints, own_pairs, scripts
+from . import actions, controls, endpoints, scripts
 from .content import lessons, workshop
-from .content.html import json_for_script
-from .content.predictions import predictions, typical
-from .content.symbols import glossary
-from .controls import NO_STEPS, QUIET, UNLIMITED
-from .first_load import PLOTLY, STATIC
-from .run import job
-from .run.engines import Engines, Factory, Fetch, Progress
+from .content.html import served
+from .content.recordings import RECORDINGS, recordings
+from .controls import QUIET, UNLIMITED
+from .first_load import STATIC
+from .run.engines import Engines, Factory
 from .run.exploration import exploring
-from .run.kept import KEEP_SECONDS, open_trace
-from .run.race import LAST_FRAME, Race
-from .run.record import Ask, Decode, decoding
+from .run.record import decoding
 from .tabs import explore, live, race
+from .tabs.player import TABS, player_options
 
-LOG = logging.getLogger(__name__)
-RECORDINGS = ASSETS / "traces"
-INDEX = "index.json"
-"""Beside recordings: file name -> {"title", "settings"}: the controls' values, as in a link."""
-BLOCKS = "blocks"
-"""The folder of recorded blocks, by the names of their recordings."""
-FONTS = {
-    "inter-latin.woff2": "U+0000-00FF, U+0131, U+0152-0153, U+02C6, U+02DA, U+02DC, U+2000-206F, "
-    "U+20AC, U+2122, U+2191, U+2193, U+2212, U+2215, U+FEFF, U+FFFD",
-    "inter-greek.woff2": "U+0391-03C9",
-    "stix-two-math.woff2": "U+0020-FFFF, U+1D400-1D7FF",
-}
-"""Font files of the page -> the characters that each covers. STIX Two Math, cut to the letters of formulas, sets
-MathML: without a mathematical font, fractions and sums depend on the visitor's system."""
 TEMPLATE = '<div class="sd" role="region" aria-label="NAME"></div>'
 STAGE = "live-stage"
 """The element above Live's controls that its player draws the stage into."""
-EMPTY = {
-    "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
-    "race": "No race yet. Choose one to five methods and press Run race. They answer the same "
-    "prompt with the same target model, all at once and on one clock.",
-}
-MISSING = "This part of the page wasn’t loaded. Reload the page."
-MODEL = """watch('value', () => dispatchEvent(new CustomEvent('specdiff:model', {
-  detail: { tab: TAB, ...JSON.parse(props.value) },
-})));"""
-"""JavaScript of a form's element: passes on messages about its model."""
-TABS = {live.TAB: live, race.TAB: race}
-
-
-def served(path: Path) -> str:
-    """The address of a static file, relative to the page, so that it works below any root path."""
-    return f"gradio_api/file={path.as_posix()}"
-
-
-def head(address: Callable[[Path], str] = served) -> str:
-    """Typeface, palette and style sheet, for ``launch(head=)``; ``address`` locates the fonts."""
-    faces = [
-        f"@font-face {{ font-family: {'Inter' if name.startswith('inter') else 'STIX Two Math'}; "
-        f"font-weight: 400 700; font-display: swap; unicode-range: {letters}; "
-        f"src: url('{address(STATIC / 'fonts' / name)}') format('woff2'); }}"
-        for name, letters in FONTS.items()
-    ]
-    light, dark = (";".join(f"--sd-{role}:{colours[mode]}" for role, colours in ROLES.items()) for mode in (0, 1))
-    colours = f":root{{{light}}}@media screen{{.dark{{{dark}}}}}"  # paper is always light
-    return "\n".join(["<style>", *faces, colours, (STATIC / "style.css").read_text(encoding="utf-8"), "</style>"])
-
-
-def known_methods() -> dict[str, dict[str, str]]:
-    """Method name -> how it is called and marked, for the players: traces name lanes only."""
-    return {
-        method.name: {
-            "label": method.label,
-            "about": "; ".join(f"{paper.title} {paper.arxiv}".strip() for paper in method.papers),
-            "colour": method.colour,
-            "mark": method.mark,
-        }
-        for method in METHODS
-    }
-
-
-def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[dict[str, Any]]:
-    """The recordings in a folder's index: title, address, settings, block; none if it cannot be read."""
-    index = folder / INDEX
-    try:
-        entries = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
-    except (OSError, ValueError) as error:  # the page also works without recordings
-        LOG.warning("%s is left out: %s", index, error)
-        entries = {}
-    return [_recording(folder, name, entries[name], address) for name in entries if (folder / name).is_file()]
-
-
-def _recording(folder: Path, name: str, entry: dict[str, Any], address: Callable[[Path], str]) -> dict[str, Any]:
-    """A recording, with the address of its block in every window and number of steps, if it has one."""
-    block = folder / BLOCKS / name
-    return {**entry, "url": address(folder / name), **({"block": address(block)} if block.is_file() else {})}
-
-
-def mount(script: str, options: dict[str, Any]) -> str:
-    """JavaScript that a component runs when it appears: import a module and mount it once. The module starts
-    events of the component with ``trigger``, by Gradio's names for them: submit (run), stop, apply (get a model), clear
-    (stop that), retry, end."""
-    values = json_for_script({"plotly": PLOTLY.name, "symbols": glossary(), **options})
-    gradio = "{ props, watch, trigger, server }"
-    mounted = f"import('sd/{script}').then((module) => module.mount(element, {gradio}, {values}))"
-    return f"{mounted}.catch((error) => {{ element.append({json.dumps(MISSING)}); throw error; }});"
-
-
-def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
-    """The options of a tab's player."""
-    return {
-        "kind": tab,
-        "prefix": tab,
-        "crowded": CROWDED,
-        "exactness": EXACTNESS,
-        "methods": known_methods(),
-        "glyphs": figures.GLYPHS,
-        "dashes": {use: dash for use, (dash, _) in figures.USES.items()},
-        "noSteps": NO_STEPS,
-        "drafters": {name: {one.name: one.label for one in spec.drafters} for name, spec in PAIRS.items()},
-        "patience": LAST_FRAME,
-        "kept": KEEP_SECONDS,
-        "recordings": recorded,
-        "predictions": predictions(explore.RECORDED[explore.TAB]) if tab == live.TAB else {},
-        "typical": typical(RECORDINGS, *explore.RECORDED.values()) if tab == live.TAB else [],
-        "empty": EMPTY[tab],
-    }
 
 
 def build(
@@ -182,7 +68,7 @@ def build(
                 with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]):
                     if tab == live.TAB:
                         part("Stage", STAGE)
-                    script = MODEL.replace("TAB", json.dumps(tab))
+                    script = scripts.MODEL.replace("TAB", json.dumps(tab))
                     forms[tab] = part(
                         "Prompt and settings", f"{tab}-controls", js_on_load=script, elem_classes=["sd-player"]
                     )
@@ -190,25 +76,25 @@ def build(
                     players[tab] = part(
                         "Race player",
                         f"{tab}-player",
-                        js_on_load=mount("app.js", options),
+                        js_on_load=scripts.mount("app.js", options),
                         elem_classes=["sd-player"],
                         server_functions=[controls.checking(TABS[tab].plan), controls.offered],
                     )
             for tab, folder in recorded.items():
                 with gr.Tab(tab.capitalize(), id=tab):
-                    script = mount("explore.js", explore.explore_options(tab, folder, served))
+                    script = scripts.mount("explore.js", explore.explore_options(tab, folder, served))
                     explore.explore_tab(tab, decoders, script)
             with gr.Tab("Learn", id="learn"):
                 options = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
-                script = mount("learn.js", options)
+                script = scripts.mount("learn.js", options)
                 gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=script)
             with gr.Tab("API & MCP", id="api"):
                 gr.HTML(lessons.api(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, player in players.items():
-            _run(decode, tab, player, page, (servers or {}) if tab == race.TAB else {})
-            _fetch_model(decoders, tab, player, forms[tab])
-        _redraft(decode, players[live.TAB])
+            actions.run_race(decode, tab, player, page, (servers or {}) if tab == race.TAB else {})
+            actions.fetch_model(decoders, tab, player, forms[tab])
+        actions.redraft(decode, players[live.TAB])
 
         def doing() -> Iterator[list[str]]:
             """Messages about background loading, for the tabs with models."""
@@ -218,7 +104,7 @@ def build(
 
         page.load(doing, None, [*forms.values()], **UNLIMITED)
         upload.upload(
-            show_file,
+            actions.show_file,
             upload,
             [*players.values(), tabs],
             show_progress="hidden",
@@ -230,93 +116,6 @@ def build(
 
         page.load(opened, None, tabs, **QUIET)
     return page
-
-
-JOBS = job.Jobs()
-"""The races of this server, and the models that it fetches."""
-
-
-def _job_name(request: gr.Request, tab: str) -> str:
-    """The name of a visitor's job. A visitor's tabs are independent."""
-    return f"{request.session_hash}/{tab}" if request.session_hash else ""
-
-
-def _fetch_model(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) -> None:
-    """Wire the events that fetch a model, a pair's or a visitor's own, and stop that. Their frames go to the form."""
-    name = f"{tab}/model"
-    get = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
-
-    def fetch(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
-        pair, own = str(getattr(asked, "pair", "")), getattr(asked, "own", None)
-
-        def load(progress: Progress) -> str:
-            if isinstance(own, Mapping):
-                return live.choose_own(own, progress)
-            get(pair, progress)
-            return pair
-
-        yield from job.stream(lambda run: Fetch(load, run), JOBS, _job_name(request, name))
-
-    def halt(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, name), 0)
-
-    player.apply(fetch, None, form, trigger_mode="multiple", **UNLIMITED)
-    player.clear(halt, None, None, **QUIET)
-
-
-def _redraft(decode: Decode, player: Any) -> None:
-    """Wire the event that drafts the block of the run on the stage again. Its frames have the source ``block``."""
-    name = f"{live.TAB}-block"
-
-    def again(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
-        def make(run: str) -> Race:
-            ask = Ask.again(getattr(asked, "file", ""), run, own_pairs.threads())
-            return Race(decode, ask, request.session_hash or "")
-
-        for words in job.stream(make, JOBS, _job_name(request, name)):
-            yield json.dumps(json.loads(words) | {"source": "block"})
-
-    def stop(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, name), LAST_FRAME)
-
-    asked = player.retry(again, None, player, **UNLIMITED)
-    asked.failure(None, None, None, js="() => window.specdiff?.players.live?.acts.redrafted()", **UNLIMITED)
-    player.end(stop, None, None, **QUIET)
-
-
-def _run(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, servers: Mapping[str, Decoder]) -> None:
-    """Wire the events that start and stop a tab's race."""
-
-    def run(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
-        def make(run: str) -> Race:
-            values = controls.sent(getattr(asked, "request", None))
-            prompt, threads = values.pop("prompt", None), values.pop("threads", None)
-            plan = TABS[tab].plan(values)
-            ask = Ask(
-                prompt=controls.check_prompt(prompt),
-                plan=plan | dict.fromkeys(servers, plan[BASELINE]),
-                run=run,
-                threads=1 if threads == 1 else own_pairs.threads(),
-                servers=servers,
-            )
-            return Race(decode, ask, request.session_hash or "")
-
-        yield from job.stream(make, JOBS, _job_name(request, tab))
-
-    def stop(request: gr.Request) -> None:
-        JOBS.stop(_job_name(request, tab), LAST_FRAME)
-
-    controls.start_job(player.submit, run, player, tab)
-    player.stop(stop, None, None, **QUIET)
-    page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
-
-
-def show_file(path: str | None, request: gr.Request) -> list[Any]:
-    """Frames of a visitor's file for the players of Live and Race, and the tab to open; an error card goes to both."""
-    frame, tab = open_trace(path, request.session_hash or "")
-    if not tab:
-        return [frame, frame, gr.skip()]
-    return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]
 
 
 def opened(request: gr.Request) -> Any:

@@ -1,6 +1,13 @@
-"""JavaScript for Gradio's events, which takes strings; the player is in ``app/static``."""
+"""JavaScript that Gradio's components and events take as strings; it loads the scripts of ``app/static``."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
+
+from .content.html import json_for_script
+from .content.symbols import glossary
+from .first_load import PLOTLY
 
 THEME = """() => {
   const dark = document.body.classList.toggle('dark');
@@ -19,3 +26,19 @@ SHARE = """() => {
   if (query && window.parent !== window) window.parent.postMessage({ queryString: query }, 'https://huggingface.co');
 }"""
 """In a Space, the link is also sent to the surrounding frame."""
+
+MISSING = "This part of the page wasn’t loaded. Reload the page."
+MODEL = """watch('value', () => dispatchEvent(new CustomEvent('specdiff:model', {
+  detail: { tab: TAB, ...JSON.parse(props.value) },
+})));"""
+"""JavaScript of a form's element: passes on messages about its model."""
+
+
+def mount(script: str, options: dict[str, Any]) -> str:
+    """JavaScript that a component runs when it appears: import a module and mount it once. The module starts
+    events of the component with ``trigger``, by Gradio's names for them: submit (run), stop, apply (get a model), clear
+    (stop that), retry, end."""
+    values = json_for_script({"plotly": PLOTLY.name, "symbols": glossary(), **options})
+    gradio = "{ props, watch, trigger, server }"
+    mounted = f"import('sd/{script}').then((module) => module.mount(element, {gradio}, {values}))"
+    return f"{mounted}.catch((error) => {{ element.append({json.dumps(MISSING)}); throw error; }});"

@@ -23,7 +23,7 @@ from specdiff_core.schema.summary import header_of, race_summary, staged
 from specdiff_core.schema.trace import read_trace
 
 from .content.html import element
-from .page import RECORDINGS, recordings
+from .content.recordings import RECORDINGS, recordings
 from .run.kept import KEPT_RUNS
 
 LEAD = "A small model fills the blanks. A big one checks them all at once."

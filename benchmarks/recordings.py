@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from app.content.examples import EXAMPLES, PRESETS, Example, Preset, preset_indices
-from app.page import BLOCKS, INDEX, RECORDINGS
+from app.content.recordings import BLOCKS, INDEX, RECORDINGS
 from app.run.engines import load_engine
 from app.tabs import live, race
 from specdiff_core.measure.block import redraft

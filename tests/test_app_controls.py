@@ -13,9 +13,10 @@ from urllib.parse import parse_qsl, urlencode
 import pytest
 from playwright._impl._driver import compute_driver_executable
 
-from app import controls, own_pairs, page
+from app import controls, host
+from app.content import recordings
 from app.content.examples import EXAMPLES, OPENING, PRESETS, Preset, preset_indices
-from app.tabs import live, race
+from app.tabs import live, player, race
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.methods import METHODS, find_method
 from specdiff_core.schema.pairs import PAIRS
@@ -26,8 +27,10 @@ DEFAULTS = DecodeConfig().to_dict()
 
 
 FORMS = {
-    tab: json.loads(json.dumps({**page.player_options(tab, page.recordings(folder)), "form": page.TABS[tab].form()}))
-    for tab, folder in (("live", page.RECORDINGS), ("race", page.RECORDINGS / "race"))
+    tab: json.loads(
+        json.dumps({**player.player_options(tab, recordings.recordings(folder)), "form": player.TABS[tab].form()})
+    )
+    for tab, folder in (("live", recordings.RECORDINGS), ("race", recordings.RECORDINGS / "race"))
 }
 
 
@@ -188,7 +191,7 @@ def test_a_link_fills_its_tabs_form() -> None:
         ):
             is_here = query.keys() <= found.keys() and ("methods" in query) == (tab == "race")
             assert found["prompt"] == ("Once" if ("methods" in query) == (tab == "race") else opening["prompt"])
-            card = controls.checking(page.TABS[tab].plan)(found["checked"]) if is_here else None
+            card = controls.checking(player.TABS[tab].plan)(found["checked"]) if is_here else None
             assert bool(card and card["hint"]) == is_here
 
 
@@ -234,9 +237,9 @@ def test_prompts_that_cannot_run(prompt: object) -> None:
 
 def test_a_public_server_limits_the_tokens_of_a_run_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     many = {"drafter": "block", "max_new_tokens": 2000}
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     assert live.plan(many)["drafted"].max_new_tokens == 2000
-    own_pairs.served_to("0.0.0.0", shared=False)
+    host.served_to("0.0.0.0", shared=False)
     with pytest.raises(ConfigError, match=r"480.*SPECDIFF_RUN_TOKENS") as caught:
         live.plan(many)
     assert caught.value.field == "max_new_tokens"

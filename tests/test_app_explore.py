@@ -20,7 +20,8 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import controls, launch, own_pairs, page
+from app import controls, host, own_pairs, routes
+from app.content import html, recordings
 from app.run import exploration, job, process
 from app.run import race as running
 from app.run.exploration import exploring
@@ -78,7 +79,7 @@ def test_frames_tell_the_progress_and_at_last_everything() -> None:
     assert under_way
     assert all(frame["phase"] == "exploring" and "files" not in frame for frame in under_way)
     assert [frame["seq"] for frame in final] == sorted({frame["seq"] for frame in final})
-    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", routes.trace_file)]))
     assert not any(frame.get("made") for frame in final[:-1])
     with zipfile.ZipFile(io.BytesIO(client.get(last["made"]).content)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == {"count.txt": b"5"}
@@ -157,7 +158,7 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
     looked: list[str] = []
     monkeypatch.setattr(own_models, "read_config", lambda folder: looked.append(str(folder)) or {})
     monkeypatch.setattr(own_pairs, "cached_folder", lambda source, *_: source)
-    monkeypatch.setattr(own_pairs, "_served", {"public": True})
+    monkeypatch.setattr(host, "_served", {"public": True})
     monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
     own = own_models.parse({"target": "/etc/passwd"}).name
     asked = ask(explore=name, pair=own)
@@ -167,7 +168,7 @@ def test_a_public_host_reads_no_folder(name: str, monkeypatch: pytest.MonkeyPatc
     if name == "doctor":
         (frame,) = frames(ask(explore=name, trained_for="/etc/passwd"), factory=lambda *_: pytest.fail("loaded"))
         assert refused in frame["card"]["message"] and not looked
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     if name == "counting":
         loaded: list[str] = []
         assert frames(asked, factory=lambda pair, *_: loaded.append(pair) or FakeDecoder())[-1]["phase"] == "finished"
@@ -338,7 +339,7 @@ def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote
 @pytest.mark.parametrize("tab", list(explore.RECORDED))
 def test_a_tab_knows_its_questions_and_every_recording(tab: str) -> None:
     folder = explore.RECORDED[tab]
-    final = explore.explore_options(tab, folder, page.served)
+    final = explore.explore_options(tab, folder, html.served)
     assert list(final["forms"]) == [name for name, kind in EXPLORATIONS.items() if kind.tab == tab]
     for name, stems in final["recorded"].items():
         assert stems or name == "counting"
@@ -360,25 +361,25 @@ def test_a_broken_recording_is_left_out(tmp_path: Path, caplog: pytest.LogCaptur
     for word, broken in enumerate((good[:5000], b"[]", b"", b"\xff\x00", b"{}")):
         (tmp_path / f"losslessness.{word}.json").write_bytes(broken)
     (tmp_path / "losslessness.folder.json").mkdir()
-    assert [*explore.recordings(tmp_path, "losslessness")] == ["losslessness.coins"]
-    gone = {"kind": "exploration", "settings": {"pair": "own?target=/gone", "drafter": "mine"}}
+    assert [*explore.labelled(tmp_path, "losslessness")] == ["losslessness.coins"]
+    gone = json.loads(good) | {"settings": {"pair": "own?target=/gone", "drafter": "mine"}}
     (tmp_path / "window-map.gone.json").write_text(json.dumps(gone), encoding="utf-8")
-    assert "own?target=/gone" in explore.recordings(tmp_path, "window-map")["window-map.gone"], "its name will do"
+    assert "own?target=/gone" in explore.labelled(tmp_path, "window-map")["window-map.gone"], "its name will do"
     assert caplog.text.count("is left out") == 6
     (tmp_path / "index.json").write_bytes(b"{")
-    assert page.recordings(tmp_path) == []
+    assert recordings.recordings(tmp_path) == []
 
 
 def test_recordings_of_the_real_model_come_first_and_labels_differ() -> None:
     folder = explore.RECORDED["explore"]
     for name in EXPLORATIONS:
-        labels = [*explore.recordings(folder, name).values()]
+        labels = [*explore.labelled(folder, name).values()]
         assert all(labels) and len({*labels}) == len(labels), name
-    maps = explore.recordings(folder, "window-map")
+    maps = explore.labelled(folder, "window-map")
     real = ["smollm2" in stem for stem in maps]
     assert real == sorted(real, reverse=True) and len(maps) > 2
     assert next(stem for stem in maps if "smollm2" not in stem) == "window-map.masked"
-    assert [*explore.recordings(folder, "losslessness")] == [
+    assert [*explore.labelled(folder, "losslessness")] == [
         "losslessness.coins",
         "losslessness.engines",
         "losslessness.masked",

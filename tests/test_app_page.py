@@ -25,8 +25,8 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import launch, page, scripts
-from app.content import lessons
+from app import launch, logs, looks, page, routes, scripts
+from app.content import lessons, recordings
 from app.content.error_cards import card
 from app.endpoints import add, endpoints, explorer, pairs
 from app.first_load import STATIC
@@ -61,7 +61,7 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
     write its stubs; every component is there all the same."""
     code = (
         "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();import sys;from "
-        "app.page import build, head; from app.launch import theme; build(); head(); "
+        "app.page import build; from app.looks import head, theme; build(); head(); "
         "theme();import gradio;print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, "
         "'submit'));heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', "
         "'specdiff_core.loading');print([m for m in heavy if m in sys.modules])"
@@ -88,7 +88,7 @@ def test_a_port_in_use_is_one_line_at_once(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("tab", ["live", "race"])
 def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) -> None:
     folder = TRACES if tab == "live" else TRACES / "race"
-    index = json.loads((folder / page.INDEX).read_text(encoding="utf-8"))
+    index = json.loads((folder / recordings.INDEX).read_text(encoding="utf-8"))
     assert sorted(index) == sorted(path.name for path in folder.glob("*.jsonl.gz"))
     planned = [one for one in recorded.recordings(TRACES) if one.file.parent == folder]
     assert [one.file.name for one in planned] == list(index)
@@ -108,10 +108,10 @@ def test_every_recording_is_there_and_holds_what_its_controls_ask_for(tab: str) 
 
 def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -> None:
     files = sorted((STATIC / "fonts").glob("*.woff2"))
-    assert {path.name for path in files} == set(page.FONTS)
-    assert all(f"url('gradio_api/file={path.as_posix()}')" in page.head() for path in files)
+    assert {path.name for path in files} == set(looks.FONTS)
+    assert all(f"url('gradio_api/file={path.as_posix()}')" in looks.head() for path in files)
     assert "SIL Open Font License" in (STATIC / "fonts" / "LICENSE").read_text(encoding="utf-8")
-    words = " ".join(ranges for name, ranges in page.FONTS.items() if name.startswith("inter"))
+    words = " ".join(ranges for name, ranges in looks.FONTS.items() if name.startswith("inter"))
     ranges = re.findall(r"U\+([0-9A-F]+)(?:-([0-9A-F]+))?", words)
     for letter in "γταΣ×−½“”’…a":
         assert any(int(low, 16) <= ord(letter) <= int(high or low, 16) for low, high in ranges), letter
@@ -239,7 +239,7 @@ def test_a_link_opens_its_tab() -> None:
 
 def codes(address: str, *, everywhere: bool = False) -> TestClient:
     """A client of the server that makes QR codes, at this address."""
-    return TestClient(Starlette(routes=[Route("/qr", launch.link_code(everywhere))]), base_url=address)
+    return TestClient(Starlette(routes=[Route("/qr", routes.link_code(everywhere))]), base_url=address)
 
 
 def test_the_code_of_a_link_leads_to_this_page_only() -> None:
@@ -247,7 +247,7 @@ def test_the_code_of_a_link_leads_to_this_page_only() -> None:
     link = "http://lab.example:7860/?lesson=gamma&step=2&prompt=caf%C3%A9"
     answer = client.get("/qr", params={"link": link})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
-    assert answer.content == launch.qr_code(link) != launch.qr_code(link[:-1])
+    assert answer.content == routes.qr_code(link) != routes.qr_code(link[:-1])
     behind = {"host": "inner", "x-forwarded-host": "lab.example:7860"}  # a proxy
     assert client.get("/qr", params={"link": link}, headers=behind).status_code == 200
     refused = ["", "javascript:alert(1)", "http://[", "//lab.example:7860/", "http://elsewhere.example/", link * 20]
@@ -261,7 +261,7 @@ KEY = "0" * 12
 
 
 def test_a_room_counts_each_page_once_for_a_question() -> None:
-    count, methods = launch.counting(Rooms()), ["GET", "POST", "PUT", "DELETE"]
+    count, methods = routes.counting(Rooms()), ["GET", "POST", "PUT", "DELETE"]
     client = TestClient(Starlette(routes=[Route("/rooms/{room}/{question}", count, methods=methods)]))
     room, (one, other), key = "/rooms/0123456789ab/gamma-guess", ("a" * 12, "b" * 12), f"?key={KEY}"
     assert client.get(room).status_code == client.post(f"{room}?voter={one}&option=0").status_code == 404, "not open"
@@ -327,10 +327,10 @@ def test_rooms_are_bounded_and_those_in_use_stay() -> None:
 def test_phones_can_open_the_code_of_a_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
     link = "http://127.0.0.1:7860/?lesson=gamma"
     for everywhere, address, status in ((False, "192.168.0.7", 204), (True, "", 204), (True, "192.168.0.7", 200)):
-        monkeypatch.setattr(launch, "lan_address", lambda address=address: address)
+        monkeypatch.setattr(routes, "lan_address", lambda address=address: address)
         answer = codes("http://127.0.0.1:7860", everywhere=everywhere).get("/qr", params={"link": link})
         assert answer.status_code == status
-    assert answer.content == launch.qr_code("http://192.168.0.7:7860/?lesson=gamma")
+    assert answer.content == routes.qr_code("http://192.168.0.7:7860/?lesson=gamma")
 
 
 def test_the_addresses_for_programs_are_the_pages_own() -> None:
@@ -358,7 +358,7 @@ def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
         return FakeDecoder()
 
     engines = Engines(load, alive=lambda: alive[0])
-    client = TestClient(Starlette(routes=launch.probes(engines.loading)))
+    client = TestClient(Starlette(routes=routes.probes(engines.loading)))
     assert client.get("/healthz").json() == {"status": "ok"}
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "No model is loaded yet"})
@@ -392,7 +392,7 @@ def test_a_process_that_dies_in_its_first_load_is_started_again() -> None:
 
 
 def test_logs_for_programs_name_the_run(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caplog.handler, "formatter", launch.JsonLines())
+    monkeypatch.setattr(caplog.handler, "formatter", logs.JsonLines())
     with caplog.at_level(logging.INFO):
         shown = card(ValueError("nobody foresaw this\nat all"), "abcd1234")
         (*_, last) = raced(lambda *_: FakeDecoder(), "Once", {"drafter": "none"}, live.plan)

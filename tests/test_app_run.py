@@ -28,7 +28,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import launch, page
+from app import actions, routes
 from app.content.error_cards import card
 from app.run import job, kept
 from app.run import race as running
@@ -235,7 +235,7 @@ def test_a_visitors_flood_removes_no_other_visitors_run(monkeypatch: pytest.Monk
     flood = [run("ben") for _ in range(5)]
     (tmp_path / "opened.jsonl").write_bytes(raw(flood[-1]))
     for _ in range(4):
-        page.show_file(str(tmp_path / "opened.jsonl"), gr.Request(session_hash="ben"))
+        actions.show_file(str(tmp_path / "opened.jsonl"), gr.Request(session_hash="ben"))
     assert raw(first) and not any(map(raw, flood[:3]))
 
 
@@ -267,7 +267,7 @@ def test_a_file_is_sent_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(KEPT_RUNS, "read", part)
-    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", routes.trace_file)]))
     with KEPT_RUNS.growing(path):  # a link asks for what is there
         assert client.get(f"/runs/{path.name}").content == whole
     assert max(sizes) == kept.CHUNK
@@ -307,7 +307,7 @@ def test_a_growing_trace_is_followed_until_its_race_is_over() -> None:
 
     with ThreadPoolExecutor() as other:  # this thread's event loop is Gradio's
         assert other.submit(asyncio.run, follow()).result(10) == lines
-    client = TestClient(Starlette(routes=[Route("/runs/{name}", launch.trace_file)]))
+    client = TestClient(Starlette(routes=[Route("/runs/{name}", routes.trace_file)]))
     for query, text in (("", path.read_bytes()), ("?from=5", b"".join(lines)), ("?from=9999", b"")):
         answer = client.get(f"/runs/{path.name}{query}")
         assert (answer.status_code, answer.content) == (200, text) and answer.headers["cache-control"] == "no-store"
@@ -549,7 +549,7 @@ def test_opening_files(tmp_path: Path) -> None:
         ({"block/9/1": events}, "race"),
     ):
         write_trace(good, lanes, title="kept")
-        *shown, opened = page.show_file(str(good), gr.Request())
+        *shown, opened = actions.show_file(str(good), gr.Request())
         (frame,) = (json.loads(one) for one in shown if one != gr.skip())
         assert opened.selected == tab and frame["source"] == "file" and (shown[0] != gr.skip()) == (tab == "live")
         assert trace_of(frame).title == "kept" and list(lanes_of(frame)) == list(lanes)
@@ -567,8 +567,8 @@ def test_opening_files(tmp_path: Path) -> None:
     for name, content in bad.items():
         path = tmp_path / name
         path.write_bytes(content)
-        first, second, opened = page.show_file(str(path), gr.Request())
+        first, second, opened = actions.show_file(str(path), gr.Request())
         frame = json.loads(first)
         assert frame["card"]["code"] in {"trace", "trace-schema"} and first == second and opened == gr.skip(), name
         assert frame["card"]["hint"] and frame["source"] == "file", name
-    assert json.loads(page.show_file(None, gr.Request())[0])["card"]["code"] == "trace"
+    assert json.loads(actions.show_file(None, gr.Request())[0])["card"]["code"] == "trace"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from app_fakes import FakeDecoder, frames, raced, trace_of
 
-from app import own_pairs
+from app import host
 from app.run import job, turns
 from app.run import race as running
 from app.run.record import Ask, decoding
@@ -41,7 +41,7 @@ def public(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A public host with these limits; the others are off."""
 
     def serve(**limits: float) -> None:
-        monkeypatch.setattr(own_pairs, "_served", {"public": True})
+        monkeypatch.setattr(host, "_served", {"public": True})
         for name in (TOKENS, SECONDS, EXPLORING):
             monkeypatch.setenv(name, str(limits.get(name, 0)))
 
@@ -65,7 +65,7 @@ def test_limits_hold_on_public_hosts_only(monkeypatch: pytest.MonkeyPatch) -> No
     for name, usual in turns.PUBLIC.items():
         monkeypatch.delenv(name, raising=False)
         for public, most in ((False, float("inf")), (True, usual)):
-            monkeypatch.setattr(own_pairs, "_served", {"public": public})
+            monkeypatch.setattr(host, "_served", {"public": public})
             assert limit(name) == most
             monkeypatch.setenv(name, "7.5")
             assert limit(name) == 7.5

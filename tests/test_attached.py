@@ -26,7 +26,7 @@ from app_fakes import FakeDecoder
 from servers import Loopback, send, unused
 
 import specdiff_core.attached.server as attached
-from app import launch, own_pairs
+from app import host, launch
 from app.run.record import Ask, decoding
 from specdiff_core import cli
 from specdiff_core.attached.connection import KEY
@@ -529,7 +529,7 @@ def test_a_server_refuses_before_any_lane_is_measured(decoder: FakeDecoder, word
 
 
 def test_a_page_of_this_machine_races_a_server_and_no_other_calls_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     with of_kind("llamacpp") as server:
         servers = pickle.loads(pickle.dumps(launch.attached([server.url])))  # races run in another process
         (name,) = servers
@@ -539,13 +539,13 @@ def test_a_page_of_this_machine_races_a_server_and_no_other_calls_one(monkeypatc
             pass
         assert [body["prompt"] for _, body, _ in server.asked[1:]] == ["<user>Once"], "as the target reads it"
         asked = len(server.asked)
-        own_pairs.served_to("0.0.0.0", shared=False)
+        host.served_to("0.0.0.0", shared=False)
         with pytest.raises(SystemExit, match="calls no server"):
             launch.attached([server.url])
         assert len(server.asked) == asked
     lanes = read_trace(ask.trace).lanes
     assert [*lanes] == [*plan] and lanes[name][-1].quoted.accepted == 3
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     with pytest.raises(SystemExit, match=r"Cannot connect .*\nhint: "):
         launch.attached([nobody()])
     assert launch.attached([]) == {}

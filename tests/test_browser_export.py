@@ -10,8 +10,8 @@ import pytest
 from browsing import CARD, MARKS, POINTED, app, overflows, playhead, ready, serious, stand, visit
 
 from app import export
+from app.content.recordings import RECORDINGS
 from app.content.workshop import WORKSHOP
-from app.page import RECORDINGS
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.trace import read_trace
 

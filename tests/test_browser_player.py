@@ -29,7 +29,7 @@ from browsing import (
     visit,
 )
 
-from app.page import RECORDINGS
+from app.content.recordings import RECORDINGS
 
 pytestmark = MARKS
 LIVE, RACE = app("live"), app("race")

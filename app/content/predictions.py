@@ -15,14 +15,15 @@ from specdiff_core.explorations.base import ExplorationResult
 from specdiff_core.explorations.runs import bounds
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.statistics import costs, interval
-from specdiff_core.measure.store import read_result
-from specdiff_core.schema.errors import ConfigError, SpecDiffError
+from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.metrics import Metrics, fold, speed_up
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace
 from specdiff_core.schema.wording import denoises
+
+from .recordings import answers
 
 LOG = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ def predictions(folder: Path) -> dict[str, dict[str, Any]]:
     """Pair -> drafter -> ``device``, and ``cells`` by reveal order: temperature, T, γ, speed-up and tokens per round of
     each recorded cell, as measured. Those with T = 1, which have no order, are in each, and alone under ""."""
     found: dict[tuple[str, str], tuple[str, list[tuple[str, list[Any]]]]] = {}
-    for answer in _recorded(folder, "window-map"):
+    for _, answer in answers(folder, "window-map"):
         settings: Any = parse(EXPLORATIONS["window-map"], answer.settings)
         if settings.controller:
             continue
@@ -92,7 +93,7 @@ def _samples_as_recorded(config: DecodeConfig) -> bool:
 
 
 def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
-    for answer in _recorded(folder, "compare"):
+    for _, answer in answers(folder, "compare"):
         groups: dict[float, dict[BenchSetting, Mapping[str, Any]]] = defaultdict(dict)
         for row in answer.rows:
             if row["setting"] != VANILLA.key and row["flavour"] == "mean" and row.get("speedup"):
@@ -104,7 +105,7 @@ def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
-    for answer in _recorded(folder, "window-map"):
+    for _, answer in answers(folder, "window-map"):
         settings: Any = parse(EXPLORATIONS["window-map"], answer.settings)
         rows = {
             BenchSetting(settings.drafter, row["gamma"], row["steps"], auto=row.get("auto", False)): row
@@ -128,12 +129,3 @@ def _cells(rows: Mapping[BenchSetting, Mapping[str, Any]]) -> dict[str, list[lis
         shape = [setting.gamma, steps, setting.tree_nodes, setting.num_drafts]
         cells[setting.group].append([*shape, round(row["speedup"], 3), *ends, row["prompts"]])
     return dict(cells)
-
-
-def _recorded(folder: Path, name: str) -> Iterator[ExplorationResult]:
-    """The recorded answers of one exploration."""
-    for path in sorted({*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")}):
-        try:
-            yield read_result(path, ExplorationResult)
-        except ConfigError as error:  # skip a bad file, serve the others
-            LOG.warning("%s is left out: %s", path, error)

@@ -26,7 +26,7 @@ from specdiff_core.schema.published import FILES, File
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.wording import PROGRAM
 
-from .. import own_pairs
+from .. import host, own_pairs
 from ..content.examples import OPENING
 from .gpu import is_zero_gpu
 from .job import Job
@@ -104,7 +104,7 @@ class Engines:
                 engine.load_drafter(drafter, report)
             if (pair, drafter) not in self._warm:
                 config = DecodeConfig(pair=pair, drafter=drafter)
-                engine.warm_up(config, report, own_pairs.threads())  # Stopped if nobody waits any more
+                engine.warm_up(config, report, host.threads())  # Stopped if nobody waits any more
                 self._warm.add((pair, drafter))
             return engine
 
@@ -153,7 +153,7 @@ class Engines:
         if self._preparing is not None and (self._preparing.is_alive() or self._alive()):
             return
         first = "embedded" if missing_file(pair) else pair
-        pairs = [first, *([pair] if first != pair and own_pairs.is_public() else [])]
+        pairs = [first, *([pair] if first != pair and host.is_public() else [])]
         if is_zero_gpu():
             importlib.import_module("spaces")
             for name in dict.fromkeys((pairs.pop(0), "embedded")):

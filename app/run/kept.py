@@ -145,7 +145,7 @@ KEPT_RUNS = KeptRuns()
 
 
 def address(trace: Path) -> str:
-    """The address of a trace file, relative to the page (:func:`app.launch.trace_file`)."""
+    """The address of a trace file, relative to the page (:func:`app.routes.trace_file`)."""
     return f"runs/{trace.name}"
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
 
-from ..own_pairs import is_public
+from ..host import is_public
 
 MOST_WAITING = 64
 """Jobs that wait in a queue."""

@@ -32,7 +32,7 @@ export const visitorActs = (player) => ({
     gradio.trigger('retry', { file: state.shown.file });
   },
 
-  /** The server drafts it, has drafted it, or couldn't (app/page.py).
+  /** The server drafts it, has drafted it, or couldn't (app/actions.py).
    *  @param {any} [message] none if it broke off */
   async redrafted(message) {
     const { job, staging, state } = player;

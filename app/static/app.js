@@ -152,7 +152,7 @@ export class App {
   }
 }
 
-/** Called by each player's component (app/page.py) once per page.
+/** Called by each player's component (app/scripts.py: mount) once per page.
  *  @param {Gradio} gradio @param {Options} options */
 export function mount(element, gradio, options) {
   const { kind, recordings } = options;

@@ -23,7 +23,7 @@ const GRACE = 2500; // milliseconds between the final message and the end of Gra
  *  its final message, `unreadable`: which refers to a damaged file; `refused`: by the server, without
  *  one; `unconfirmed`: none came in time after Stop; `lost`: the server doesn't respond */
 
-/** @typedef {object} Gradio what it gives the script of a component (app/page.py: mount)
+/** @typedef {object} Gradio what it gives the script of a component (app/scripts.py: mount)
  * @property {{value: string}} props @property {(name: string, callback: () => void) => void} watch
  * @property {(event: string, data?: object) => void} trigger starts an event of the component
  * @property {Record<string, (argument: any) => Promise<any>>} server functions in Python */

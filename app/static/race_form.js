@@ -40,7 +40,7 @@ export class RaceForm {
         this.draw();
       },
     );
-    addEventListener('specdiff:model', (event) => { // app/page.py
+    addEventListener('specdiff:model', (event) => { // app/actions.py
       const { tab, ...message } = /** @type {CustomEvent} */ (event).detail;
       if (tab === options.kind) this.showModel(message);
     });

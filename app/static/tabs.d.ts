@@ -1,4 +1,4 @@
-// What the server says about the tabs (app/page.py, app/tabs), and what parts of a tab share.
+// What the server says about the tabs (app/tabs), and what parts of a tab share.
 
 import type { Answer } from './state/exploration.js';
 import type { Field, Pair } from './state/form_values.js';

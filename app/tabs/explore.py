@@ -3,10 +3,9 @@ server through Gradio."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import gradio as gr
 import msgspec
@@ -16,11 +15,11 @@ from specdiff_core.explorations.fields import labels
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS
 
+from ..content.recordings import answers
 from ..controls import QUIET, described, offered, start_job
 from ..run import exploration
 from ..run.engines import Factory
 
-LOG = logging.getLogger(__name__)
 TAB = "explore"
 COMPARE = "compare"
 RECORDED = {tab: ASSETS / tab for tab in (TAB, COMPARE)}
@@ -30,33 +29,15 @@ LAST_FRAME = 30.0
 """Seconds to wait for the last frame of a stopped measurement."""
 
 
-class _Recorded(msgspec.Struct):
-    """The fields of a recorded answer that the server reads."""
-
-    kind: Literal["exploration"]
-    settings: dict[str, Any]
-
-
 DISTINGUISHING = ("pair", "drafter", "models", "temperature", "controller")
 """Settings by which an exploration's recordings may differ; labels name those, else the pair."""
 
 
-def recordings(folder: Path, name: str) -> dict[str, str]:
-    """The recorded answers of an exploration: ``NAME.json`` or ``NAME.WORD.json`` without the ending -> its label.
-
-    Those on the real model come first, then those with the form's drafter, then those nearest to its other defaults.
-    Invalid files are left out.
-    """
+def labelled(folder: Path, name: str) -> dict[str, str]:
+    """The recorded answers of an exploration: the file's name without ``.json`` -> its label. Those on the real model
+    come first, then those with the form's drafter, then those nearest to its other defaults."""
     base = msgspec.json.decode(msgspec.json.encode(EXPLORATIONS[name]()))  # lists, as a file holds them
-    recorded: dict[str, dict[str, Any]] = {}
-    for path in sorted([*folder.glob(f"{name}.json"), *folder.glob(f"{name}.*.json")], key=lambda path: path.stem):
-        stem = path.name.removesuffix(".json")
-        try:
-            settings = msgspec.json.decode(path.read_bytes(), type=_Recorded).settings
-        except (OSError, ValueError) as error:  # the others still work
-            LOG.warning("%s is left out: %s", path, error)
-            continue
-        recorded[stem] = {**base, **settings}
+    recorded = {stem: {**base, **answer.settings} for stem, answer in answers(folder, name)}
 
     def order(stem: str) -> tuple[bool, bool, int]:
         differ = {field for field in base if recorded[stem][field] != base[field]}
@@ -83,7 +64,7 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
         "forms": forms,
         "pairs": {name: described(name) for name in PAIRS},
         "folder": f"{served(folder)}/",
-        "recorded": {name: recordings(folder, name) for name in forms},
+        "recorded": {name: labelled(folder, name) for name in forms},
         "crowded": CROWDED,
         "patience": LAST_FRAME,
     }
@@ -95,7 +76,7 @@ def explore_tab(tab: str, factory: Factory, script: str) -> None:
     Args:
         tab: its name (:attr:`~specdiff_core.explorations.base.Exploration.tab`).
         factory: creates decoders, the same as for the other tabs.
-        script: mounts its part of the page (:func:`app.page.mount`).
+        script: mounts its part of the page (:func:`app.scripts.mount`).
     """
     measure = exploration.exploring(factory)
 

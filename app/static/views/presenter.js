@@ -2,7 +2,7 @@
 
 import { classes, Dialog, Facts, html } from './ui.js';
 
-const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/launch.py refuses more
+const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/routes.py refuses more
 
 /** @type {[key: string, words: string, button: string][]} what a presenter can do, by keys and most
  *  also by a button */

@@ -1,0 +1,60 @@
+"""The players of Live and Race: what their script is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specdiff_core.explorations import figures
+from specdiff_core.schema.events import EXACTNESS
+from specdiff_core.schema.methods import METHODS
+from specdiff_core.schema.metrics import CROWDED
+from specdiff_core.schema.pairs import PAIRS
+
+from ..content.predictions import predictions, typical
+from ..content.recordings import RECORDINGS
+from ..controls import NO_STEPS
+from ..run.kept import KEEP_SECONDS
+from ..run.race import LAST_FRAME
+from . import explore, live, race
+
+EMPTY = {
+    "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
+    "race": "No race yet. Choose one to five methods and press Run race. They answer the same "
+    "prompt with the same target model, all at once and on one clock.",
+}
+TABS = {live.TAB: live, race.TAB: race}
+"""Tab with a player -> the module that plans its races."""
+
+
+def known_methods() -> dict[str, dict[str, str]]:
+    """Method name -> how it is called and marked, for the players: traces name lanes only."""
+    return {
+        method.name: {
+            "label": method.label,
+            "about": "; ".join(f"{paper.title} {paper.arxiv}".strip() for paper in method.papers),
+            "colour": method.colour,
+            "mark": method.mark,
+        }
+        for method in METHODS
+    }
+
+
+def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
+    """The options of a tab's player."""
+    return {
+        "kind": tab,
+        "prefix": tab,
+        "crowded": CROWDED,
+        "exactness": EXACTNESS,
+        "methods": known_methods(),
+        "glyphs": figures.GLYPHS,
+        "dashes": {use: dash for use, (dash, _) in figures.USES.items()},
+        "noSteps": NO_STEPS,
+        "drafters": {name: {one.name: one.label for one in spec.drafters} for name, spec in PAIRS.items()},
+        "patience": LAST_FRAME,
+        "kept": KEEP_SECONDS,
+        "recordings": recorded,
+        "predictions": predictions(explore.RECORDED[explore.TAB]) if tab == live.TAB else {},
+        "typical": typical(RECORDINGS, *explore.RECORDED.values()) if tab == live.TAB else [],
+        "empty": EMPTY[tab],
+    }
