@@ -135,7 +135,7 @@ def test_a_public_host_ends_what_takes_too_long(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv(EXPLORING, "0.3")
     last = frames(ask(to=1000, pause=0.02))[-1]
     assert last["card"]["code"] == "limit" and last["card"]["hint"]
-    assert 2 <= last["done"] < 100 and last["files"]
+    assert 1 <= last["done"] < 100 and last["files"]
     jobs = Jobs()
     with turns.races.turn():
         stream, job = begun(jobs, 0), jobs.find(TOKEN)
@@ -317,21 +317,26 @@ def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
     assert free == [False, False] and turns.races.wait_gap(10, 5)
 
 
+def part(snapshots: Iterator[Any]) -> Any:
+    """The next part of an exploration, past the "" while it is measured, when it has its turn; None at its end."""
+    return next(filter(None, snapshots), None)
+
+
 def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote: Any) -> None:
     stops = [threading.Event(), threading.Event()]
     given_up, other = (
         remote.explore(Counting(to=to, pause=0.02), stop) for to, stop in zip((1000, 60), stops, strict=True)
     )
-    first, own, second = next(given_up), next(other), next(given_up)
+    first, own, second = part(given_up), part(other), part(given_up)
     assert 0 < first.done < second.done and own.done < own.total == 60 and not first.over
     assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
     for _ in range(5):  # left without an end; they take nobody's place
-        next(remote.explore(Counting(to=1000, pause=0.02), threading.Event()))
-        second, own = next(given_up), next(other, own)
+        part(remote.explore(Counting(to=1000, pause=0.02), threading.Event()))
+        second, own = part(given_up), part(other) or own
     stops[0].set()
     last = list(given_up)[-1]
     assert last.over and second.done <= last.done < last.total
-    final = [own, *other][-1]
+    final = [own, *filter(None, other)][-1]
     assert final.over and final.done == final.total == 60
     assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
 
