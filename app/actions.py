@@ -13,6 +13,7 @@ from specdiff_core.schema.methods import BASELINE
 
 from . import controls, host
 from .controls import QUIET, UNLIMITED
+from .links import LIVE
 from .run import job
 from .run.engines import Factory, Fetch, Progress
 from .run.kept import open_trace
@@ -55,7 +56,7 @@ def fetch_model(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) -> 
 
 def redraft(decode: Decode, player: Any) -> None:
     """Wire the event that drafts the block of the run on the stage again. Its frames have the source ``block``."""
-    name = f"{live.TAB}-block"
+    name = f"{LIVE}-block"
 
     def again(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
         def make(run: str) -> Race:

@@ -25,23 +25,24 @@ from .content.html import element, json_for_script
 from .content.recordings import RECORDINGS, recordings
 from .content.symbols import glossary
 from .first_load import PLOTLY, import_map
+from .links import COMPARE, EXPLORE, LEARN, LIVE, RACE
 from .looks import head
 from .page import STAGE
 from .run import exploration
 from .run.kept import read_race
-from .tabs import explore, live, race
+from .tabs import explore
 from .tabs.player import player_options
 
 MARK = '<meta name="generator" content="SpecDiff Lab export">'
 """Marks an export, which may be overwritten."""
-MANY = (explore.TAB, "window-map"), (explore.COMPARE, "compare")
+MANY = (EXPLORE, "window-map"), (COMPARE, "compare")
 """Questions with many races."""
 NOTE = "This is an export: it plays recordings, trace files and lessons. To run something, start the lab."
 EMPTY = {
-    live.TAB: "This export has no recording of vanilla and one drafter.",
-    race.TAB: "This export has no race of several methods. Click a cell of a chart in Explore to open its races.",
+    LIVE: "This export has no recording of vanilla and one drafter.",
+    RACE: "This export has no race of several methods. Click a cell of a chart in Explore to open its races.",
 }
-TABS = (*EMPTY, *explore.NAMES, "learn")
+TABS = (*EMPTY, *explore.NAMES, LEARN)
 REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
 
 
@@ -69,7 +70,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
         raise SpecDiffError(f"There is no lesson {unknown[0]!r}.", hint=f"Lessons: {', '.join(by_name)}.")
     chosen = workshop.WORKSHOP if names is None else tuple(one for one in workshop.WORKSHOP if one.name in names)
     added = {(RECORDINGS / name).resolve(): name for one in chosen if (name := one.watch.trace)}
-    recorded: dict[str, list[dict[str, Any]]] = {live.TAB: [], race.TAB: []}
+    recorded: dict[str, list[dict[str, Any]]] = {LIVE: [], RACE: []}
     files = dict(_answers())
     if traces:
         for path in dict.fromkeys(path.resolve() for path in (*traces, *added)):
@@ -82,7 +83,7 @@ def choose(traces: Sequence[Path] = (), names: Sequence[str] | None = None) -> C
             files[url] = _base64(gzip.compress(dump_trace(trace.lanes, title=trace.title), 6, mtime=0))
             recorded[tab].append({"title": trace.title or path.name, "url": url, "settings": {}})
     else:
-        for tab, folder in ((live.TAB, RECORDINGS), (race.TAB, RECORDINGS / race.TAB)):
+        for tab, folder in ((LIVE, RECORDINGS), (RACE, RECORDINGS / RACE)):
             recorded[tab] = recordings(folder, partial("traces/{}/{.name}".format, tab))
             for recording in recorded[tab]:
                 files[recording["url"]] = _base64((folder / recording["url"].rsplit("/", 1)[-1]).read_bytes())
@@ -119,7 +120,7 @@ def script_data(chosen: Chosen, plotly: str) -> dict[str, Any]:
     options: dict[str, dict[str, Any]] = {
         **{tab: {**player_options(tab, chosen.recorded[tab]), "empty": EMPTY[tab]} for tab in EMPTY},
         **{tab: explore.explore_options(tab, at, lambda path: path.name) for tab, at in explore.RECORDED.items()},
-        "learn": {"lessons": workshop.lessons(chosen.lessons)},
+        LEARN: {"lessons": workshop.lessons(chosen.lessons)},
     }
     tabs = {tab: {**options[tab], "symbols": glossary()} for tab in TABS}
     return {"tabs": tabs, "files": chosen.files, "plotly": plotly}
@@ -132,7 +133,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
         plotly: path of the chart library beside the page; empty: include it.
     """
     library = "" if plotly else _base64(gzip.compress(PLOTLY.read_bytes(), 9, mtime=0))
-    names = [tab for tab in TABS if tab != "learn" or chosen.lessons]
+    names = [tab for tab in TABS if tab != LEARN or chosen.lessons]
     common = {"type": "button", "role": "tab"}
     buttons = [
         element("button", text=tab.capitalize(), **common, id=f"tab-{tab}", aria_controls=tab, data_tab_id=tab)
@@ -180,13 +181,13 @@ document.getElementById('sd-theme').addEventListener('click', {scripts.THEME});
 
 def panel(tab: str, chosen: Chosen) -> str:
     """The HTML of a tab, as in the lab."""
-    if tab == "learn":
+    if tab == LEARN:
         return lessons.learn(chosen.lessons)
     classes, label = REGIONS.get(tab, ("sd", "Race player"))
     region = element("div", class_=classes, role="region", aria_label=label)
     player = element("div", region, id=f"{tab}-player", class_="sd-player" if tab in EMPTY else "")
     stage = element("div", element("div", class_="sd", role="region", aria_label="Stage"), id=STAGE)
-    return element("div", stage if tab == live.TAB else "", player, class_="column")
+    return element("div", stage if tab == LIVE else "", player, class_="column")
 
 
 def write(out: Path, chosen: Chosen) -> list[Path]:

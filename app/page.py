@@ -18,10 +18,11 @@ from .content.html import served
 from .content.recordings import RECORDINGS, recordings
 from .controls import QUIET, UNLIMITED
 from .first_load import STATIC
+from .links import API, LEARN, LIVE, RACE, linked_tab
 from .run.engines import Engines, Factory
 from .run.exploration import exploring
 from .run.record import decoding
-from .tabs import explore, live, race
+from .tabs import explore, race
 from .tabs.player import TABS, player_options
 
 TEMPLATE = '<div class="sd" role="region" aria-label="NAME"></div>'
@@ -64,9 +65,9 @@ def build(
             return gr.HTML("", html_template=template, apply_default_css=False, elem_id=place, **more)
 
         with gr.Tabs(elem_id="sd-tabs") as tabs:
-            for tab, folder in ((live.TAB, traces), (race.TAB, traces / "race")):
+            for tab, folder in ((LIVE, traces), (RACE, traces / RACE)):
                 with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]):
-                    if tab == live.TAB:
+                    if tab == LIVE:
                         part("Stage", STAGE)
                     script = scripts.MODEL.replace("TAB", json.dumps(tab))
                     forms[tab] = part(
@@ -84,17 +85,17 @@ def build(
                 with gr.Tab(tab.capitalize(), id=tab):
                     script = scripts.mount("explore.js", explore.explore_options(tab, folder, served))
                     explore.explore_tab(tab, decoders, script)
-            with gr.Tab("Learn", id="learn"):
+            with gr.Tab("Learn", id=LEARN):
                 options = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
                 script = scripts.mount("learn.js", options)
                 gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=script)
-            with gr.Tab("API & MCP", id="api"):
+            with gr.Tab("API & MCP", id=API):
                 gr.HTML(lessons.api(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, player in players.items():
-            actions.run_race(decode, tab, player, page, (servers or {}) if tab == race.TAB else {})
+            actions.run_race(decode, tab, player, page, (servers or {}) if tab == RACE else {})
             actions.fetch_model(decoders, tab, player, forms[tab])
-        actions.redraft(decode, players[live.TAB])
+        actions.redraft(decode, players[LIVE])
 
         def doing() -> Iterator[list[str]]:
             """Messages about background loading, for the tabs with models."""
@@ -121,12 +122,4 @@ def build(
 def opened(request: gr.Request) -> Any:
     """The update that opens the tab of a link. The tab's script reads the rest."""
     tab = linked_tab(request.query_params)
-    return gr.Tabs(selected=tab) if tab != live.TAB else gr.skip()
-
-
-def linked_tab(query: Mapping[str, str]) -> str:
-    """The tab that a link's query opens."""
-    tab = query.get("open") or ("learn" if "lesson" in query else explore.TAB if "explore" in query else "")
-    tab = tab or query.get("tab", "")
-    known = {*TABS, *explore.RECORDED, "learn", "api"}
-    return tab if tab in known else race.TAB if "methods" in query else live.TAB
+    return gr.Tabs(selected=tab) if tab != LIVE else gr.skip()

@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 
 from app.content.examples import EXAMPLES, PRESETS, Example, Preset, preset_indices
 from app.content.recordings import BLOCKS, INDEX, RECORDINGS
+from app.links import RACE
 from app.run.engines import load_engine
 from app.tabs import live, race
 from specdiff_core.measure.block import redraft
@@ -68,7 +69,7 @@ def recordings(folder: Path) -> Iterator[Recording]:
             defaults = DecodeConfig(pair=pair).to_dict()
             values = {"prompt": example.prompt, "methods": list(race.DEFAULT[pair])}
             values |= {name: defaults[name] for name in race.SETTINGS}
-            file = folder / race.TAB / _named(pair, example.flavour)
+            file = folder / RACE / _named(pair, example.flavour)
             yield Recording(file, f"{_title(pair, example)}: {len(race.DEFAULT[pair]) + 1} methods", values)
 
 

@@ -15,8 +15,11 @@ from typing import Any
 
 import msgspec
 
+from app import links, routes, unfurl
+from app.content import predictions
 from app.content.formulas import Formula
 from app.content.workshop import CheckAnswer, Lesson, Watch
+from app.run import kept
 from specdiff_core.explorations.base import Board, Report, Switch
 from specdiff_core.explorations.figures import Figure, Slider
 from specdiff_core.schema import events, settings, summary, trace
@@ -61,6 +64,7 @@ def declarations() -> str:
             lines.append(f"  {item.name}{'' if item.required or not omits else '?'}: {_type(hints[item.name])};")
         lines.append("}")
     lines.append(f"export type Event = {' | '.join(member.__name__ for member in members)};")
+    lines.append(f"export type TabName = {' | '.join(map(repr, links.TABS))};")
     return "\n".join(lines) + "\n"
 
 
@@ -88,10 +92,15 @@ def shared() -> str:
             "Record<import('./events.d.ts').Test['kind'], import('./events.d.ts').TestKind>",
             settings.TEST_KINDS,
         ),
-        "USUAL_RULE": ("unknown", settings.DecodeConfig().rule),
+        "SAMPLING": ("Record<string, unknown>", predictions.SAMPLING),
+        "EARLY": ("number", summary.EARLY),
+        "LEAD": ("string", unfurl.LEAD),
+        "LONGEST_LINK": ("number", routes.LONGEST_LINK),
+        "RUN_NAME": ("string", kept.RUN_NAME),
+        "OPENS": ("Record<string, string>", links.OPENS),
         "SAME_TEXT": ("unknown[]", [rule for rule in settings.Rule if rule.same_text]),
     }
-    lines = ["// deno-fmt-ignore-file", "// Made by `python -m tests.event_types` from specdiff_core/schema.", ""]
+    lines = ["// deno-fmt-ignore-file", "// Made by `python -m tests.event_types`.", ""]
     for name, (hint, value) in constants.items():
         plain = msgspec.to_builtins(value)
         text = json.dumps(plain, ensure_ascii=False)

@@ -25,7 +25,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import launch, logs, looks, page, routes, scripts
+from app import launch, links, logs, looks, page, routes, scripts
 from app.content import lessons, recordings
 from app.content.error_cards import card
 from app.endpoints import add, endpoints, explorer, pairs
@@ -229,12 +229,12 @@ def test_programs_call_endpoints_by_their_names(built: gr.Blocks) -> None:
 
 
 def test_a_link_opens_its_tab() -> None:
-    assert page.linked_tab({}) == page.linked_tab({"prompt": "Once", "tab": "no such"}) == "live"
+    assert links.linked_tab({}) == links.linked_tab({"prompt": "Once", "tab": "no such"}) == "live"
     for tab in ("race", "compare", "explore", "learn", "api"):
-        assert page.linked_tab({"tab": tab}) == page.linked_tab({"tab": "live", "open": tab}) == tab
+        assert links.linked_tab({"tab": tab}) == links.linked_tab({"tab": "live", "open": tab}) == tab
     for more in ({}, {"gamma": "99"}, {"methods": "<script>"}, {"explore": "window-map", "gamma": "4,8"}):
-        assert page.linked_tab({"lesson": "<script>", **more}) == "learn"
-    assert page.linked_tab({"explore": "window-map"}) == "explore" and page.linked_tab({"methods": "x"}) == "race"
+        assert links.linked_tab({"lesson": "<script>", **more}) == "learn"
+    assert links.linked_tab({"explore": "window-map"}) == "explore" and links.linked_tab({"methods": "x"}) == "race"
 
 
 def codes(address: str, *, everywhere: bool = False) -> TestClient:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ from specdiff_core.schema.wording import denoises
 from .recordings import answers
 
 LOG = logging.getLogger(__name__)
+SAMPLING = {name: getattr(DecodeConfig(), name) for name in ("top_k", "top_p", "draft_temperature", "rule")}
+"""How the recorded maps and comparisons sample, at any temperature; at 0 the rule doesn't matter."""
 
 
 def predictions(folder: Path) -> dict[str, dict[str, Any]]:
@@ -86,10 +87,10 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _samples_as_recorded(config: DecodeConfig) -> bool:
-    """Whether it samples as the recorded maps and comparisons do."""
-    recorded = replace(DecodeConfig(), temperature=config.temperature)
-    names = ("top_k", "top_p", "draft_temperature", *(["rule"] if config.temperature else []))
-    return all(getattr(config, name) == getattr(recorded, name) for name in names)
+    return all(
+        getattr(config, name) == usual or (name == "rule" and not config.temperature)
+        for name, usual in SAMPLING.items()
+    )
 
 
 def _of_comparison(folder: Path) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.trace import Trace, dump_trace, read_trace
 
 from ..content.error_cards import new_run_id
+from ..links import LIVE, RACE
 from ..temporary import BLOCK, own_folder
 from .job import frame, refusal
 
@@ -139,8 +140,9 @@ class KeptRuns:
                 await asyncio.sleep(LOOK)
 
 
-NAME = re.compile(r"[\w-]{22}\.(jsonl|zip)")
-"""File names of :meth:`KeptRuns.new`."""
+RUN_NAME = r"[\w-]{22}"
+"""Pattern of the file names of :meth:`KeptRuns.new`, without their ending."""
+NAME = re.compile(rf"{RUN_NAME}\.(jsonl|zip)")
 KEPT_RUNS = KeptRuns()
 
 
@@ -159,7 +161,7 @@ def read_race(path: Path | str) -> tuple[Trace, str]:
     named = {lane for lane, events in trace.lanes.items() if events}
     if not named:
         raise TraceError("This trace has no events.", hint="Choose a trace of a run that decoded something.")
-    return trace, "live" if named <= {BASELINE, DRAFTED} else "race"
+    return trace, LIVE if named <= {BASELINE, DRAFTED} else RACE
 
 
 def open_trace(path: str | None, visitor: str = "") -> tuple[str, str]:

@@ -6,16 +6,17 @@ import { mount as explore } from './explore.js';
 import { mount as learn } from './learn.js';
 import { mount as play } from './app.js';
 import { isOpen, openTab, page, share } from './page.js';
+import { OPENS } from './state/declared.js';
 import { arrowTabs } from './views/keys.js';
 /** @import { App } from './app.js' */
-
+/** @import { TabName } from './state/events.d.ts' */
 /** @import { Gradio } from './job.js' */
 /** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}}
  *  PageData `plotly`: the address of the library; empty if the page holds it */
 
 /** @type {Gradio} */
 const NO_SERVER = { props: { value: '' }, watch: () => {}, trigger: () => {}, server: {} };
-/** @type {Record<string, (element: HTMLElement, gradio: Gradio, options: any) => void>} */
+/** @type {Record<Exclude<TabName, 'api'>, (element: HTMLElement, gradio: Gradio, options: any) => void>} */
 const MOUNTS = { live: play, race: play, explore, compare: explore, learn };
 
 const NO_TRACE = {
@@ -35,11 +36,12 @@ async function unpacked() {
   );
 }
 
-/** The tab that the address asks for, as on the page of the lab; null: the first. */
-function linkedTab() {
+/** The names of the tabs that the address asks for, as in app/links.py. */
+function linkedTabs() {
   const query = new URLSearchParams(location.search);
-  if (query.has('explore')) return 'explore';
-  return query.has('lesson') ? 'learn' : query.get('tab');
+  return Object.entries(OPENS).flatMap(([name, tab]) =>
+    query.has(name) ? tab || query.get(name) : []
+  );
 }
 
 /** The player of a tab, created if it does not exist yet. @param {'live' | 'race'} tab */
@@ -95,5 +97,6 @@ export async function open() {
     file.value = ''; // the same file can be chosen again
   });
   document.getElementById('sd-share')?.addEventListener('click', share);
-  select(tabs.find((tab) => tab.getAttribute('aria-controls') === linkedTab()) ?? tabs[0]);
+  const tabOf = (name) => tabs.find((tab) => tab.getAttribute('aria-controls') === name);
+  select(linkedTabs().map(tabOf).find(Boolean) ?? tabs[0]);
 }

@@ -7,6 +7,7 @@ import { Watchdog } from './watchdog.js';
 import { attribute } from './views/dom.js';
 import { canRun } from './page.js';
 import { queueWords } from './state/format.js';
+/** @import { TabName } from './state/events.d.ts' */
 
 /** The card for a server that is gone. @param {string} kept @param {string} back with the page */
 export const lostCard = (kept, back) => ({
@@ -31,7 +32,7 @@ const GRACE = 2500; // milliseconds between the final message and the end of Gra
 /** @template {{run: string}} Run what is known of a run under way */
 export class Job {
   /**
-   * @param {HTMLElement} root @param {string} prefix with which the ids of its controls begin
+   * @param {HTMLElement} root @param {TabName} prefix with which the ids of its controls begin
    * @param {number} patience seconds the server takes for a stopped run's last frame
    * @param {{waits: string, alone: string, stops: string}} words `alone`: the reason for waiting
    * @param {Gradio['trigger']} trigger

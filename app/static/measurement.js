@@ -5,6 +5,7 @@ import { code } from './room.js';
 import { Job, lostCard } from './job.js';
 import { keep, recall } from './storage.js';
 import { progressWords } from './state/exploration.js';
+/** @import { TabName } from './state/events.d.ts' */
 
 const WORDS = {
   waits: 'Waiting in the queue…',
@@ -30,7 +31,7 @@ const WITHOUT_RESULT = {
 
 /** @extends {Job<Run>} */
 export class Measurement extends Job {
-  /** @param {HTMLElement} root @param {{prefix: string, patience: number}} options @param {Tab} tab
+  /** @param {HTMLElement} root @param {{prefix: TabName, patience: number}} options @param {Tab} tab
    *  @param {import('./job.js').Gradio['trigger']} trigger */
   constructor(root, { prefix, patience }, tab, trigger) {
     super(root, prefix, patience, WORDS, trigger);

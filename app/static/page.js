@@ -10,6 +10,7 @@ import { until } from './views/dom.js';
 /** @import { Playback } from './playback.js' */
 /** @import { Run } from './state/findings.js' */
 /** @import { Projected } from './room.js' */
+/** @import { TabName } from './state/events.d.ts' */
 
 /** @typedef {{url: string, lanes?: string[] | null, title?: string,
  *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
@@ -109,7 +110,7 @@ export function share() {
   return query;
 }
 
-/** Open a tab by its name. @param {string} kind */
+/** Open a tab by its name. @param {TabName} kind */
 export function openTab(kind) {
   const button = document.querySelector(`${TAB}[data-tab-id="${kind}"]`);
   if (button instanceof HTMLElement) button.click();
@@ -118,7 +119,7 @@ export function openTab(kind) {
 /** What a tab does for lessons, if it was opened. @param {string} kind */
 export const lessonTab = (kind) => page.players[kind]?.lesson;
 
-/** Open a tab for a lesson; null if it doesn't appear. @param {string} kind */
+/** Open a tab for a lesson; null if it doesn't appear. @param {TabName} kind */
 export function openLessonTab(kind) {
   openTab(kind);
   return until(() => lessonTab(kind));

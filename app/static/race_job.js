@@ -9,6 +9,7 @@ import { Job, lostCard } from './job.js';
 /** @import { Staging } from './staging.js' */
 /** @import { Ending } from './job.js' */
 /** @import { Shown } from './state/shown.js' */
+/** @import { TabName } from './state/events.d.ts' */
 /** @import { Trace } from './state/trace.js' */
 
 /** @typedef {{run: string, file: GrowingTrace, before: {shown: Shown, place: any} | null}} Race
@@ -31,7 +32,7 @@ const UNCONFIRMED = {
 
 /** @extends {Job<Race>} */
 export class RaceJob extends Job {
-  /** @param {HTMLElement} root @param {{prefix: string, patience: number}} options @param {Tab} tab
+  /** @param {HTMLElement} root @param {{prefix: TabName, patience: number}} options @param {Tab} tab
    *  @param {import('./job.js').Gradio['trigger']} trigger */
   constructor(root, { prefix, patience }, tab, trigger) {
     super(root, prefix, patience, WORDS, trigger);

@@ -7,6 +7,7 @@ import type { Measured, Predictions } from './state/predicted.js';
 import type { Settings } from './state/moment.js';
 import type { Shown } from './state/shown.js';
 import type { Symbols } from './views/glossary.js';
+import type { TabName } from './state/events.d.ts';
 
 /** The Live or the Race tab. */
 export interface PlayerOptions extends Looks {
@@ -21,7 +22,7 @@ export interface PlayerOptions extends Looks {
   recordings: { title: string; url: string; settings: Settings; block?: string }[];
   symbols: Symbols;
   kept: number; // seconds that the server keeps a run
-  prefix: string; // with which the ids of its controls begin
+  prefix: TabName; // with which the ids of its controls begin
   predictions: Predictions; // by pair and drafter
   typical: Measured[]; // ranges of similar settings
   empty: string; // shown before there is a race

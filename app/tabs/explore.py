@@ -17,14 +17,13 @@ from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS
 
 from ..content.recordings import answers
 from ..controls import QUIET, described, offered, start_job
+from ..links import COMPARE, EXPLORE
 from ..run import exploration
 from ..run.engines import Factory
 
-TAB = "explore"
-COMPARE = "compare"
-RECORDED = {tab: ASSETS / tab for tab in (TAB, COMPARE)}
+RECORDED = {tab: ASSETS / tab for tab in (EXPLORE, COMPARE)}
 TEMPLATE = '<div class="sd sd-exp" role="region" aria-label="NAME"></div>'
-NAMES = {TAB: "Questions", COMPARE: "Comparison of methods"}
+NAMES = {EXPLORE: "Questions", COMPARE: "Comparison of methods"}
 LAST_FRAME = 30.0
 """Seconds to wait for the last frame of a stopped measurement."""
 

@@ -15,7 +15,6 @@ from .. import controls, own_pairs
 from ..content.examples import DARES, OPENING, PRESETS
 from ..run.engines import Progress
 
-TAB = "live"
 KNOBS: dict[str, list[str]] = {"gamma": ["window"], "steps": ["window", "gamma"], "temperature": []}
 """The main settings of the page, which get a slider -> what limits each."""
 

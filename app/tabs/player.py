@@ -13,16 +13,17 @@ from specdiff_core.schema.pairs import PAIRS
 from ..content.predictions import predictions, typical
 from ..content.recordings import RECORDINGS
 from ..controls import NO_STEPS
+from ..links import EXPLORE, LIVE, RACE
 from ..run.kept import KEEP_SECONDS
 from ..run.race import LAST_FRAME
 from . import explore, live, race
 
 EMPTY = {
-    "live": "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
-    "race": "No race yet. Choose one to five methods and press Run race. They answer the same "
+    LIVE: "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
+    RACE: "No race yet. Choose one to five methods and press Run race. They answer the same "
     "prompt with the same target model, all at once and on one clock.",
 }
-TABS = {live.TAB: live, race.TAB: race}
+TABS = {LIVE: live, RACE: race}
 """Tab with a player -> the module that plans its races."""
 
 
@@ -54,7 +55,7 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "patience": LAST_FRAME,
         "kept": KEEP_SECONDS,
         "recordings": recorded,
-        "predictions": predictions(explore.RECORDED[explore.TAB]) if tab == live.TAB else {},
-        "typical": typical(RECORDINGS, *explore.RECORDED.values()) if tab == live.TAB else [],
+        "predictions": predictions(explore.RECORDED[EXPLORE]) if tab == LIVE else {},
+        "typical": typical(RECORDINGS, *explore.RECORDED.values()) if tab == LIVE else [],
         "empty": EMPTY[tab],
     }

@@ -17,7 +17,6 @@ from specdiff_core.schema.settings import DecodeConfig, Rule
 from .. import controls
 from ..content.examples import OPENING
 
-TAB = "race"
 FEWEST, MOST = 1, 5
 """Methods of a race, besides vanilla."""
 DEFAULT = {

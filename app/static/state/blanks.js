@@ -15,7 +15,6 @@ import { piece } from './detokenize.js';
  *  others: string[]}} Tile `heat`: the drafter's confidence, 0 to 5; `others`: the tokens that it
  *  found probable, with their probabilities */
 
-export const LEAD = 'A small model fills the blanks. A big one checks them all at once.';
 /** What a denoising step fills, by reveal order; in all others, what the drafter is surest of.
  *  @type {Record<string, string>} */
 const REVEALED = { left_to_right: 'the next blanks from the left', random: 'blanks at random' };

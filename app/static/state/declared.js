@@ -1,5 +1,5 @@
 // deno-fmt-ignore-file
-// Made by `python -m tests.event_types` from specdiff_core/schema.
+// Made by `python -m tests.event_types`.
 
 export const SCHEMA = /** @type {number} */ (2);
 export const MAX_BYTES = /** @type {number} */ (64000000);
@@ -21,5 +21,21 @@ export const TEST_KINDS = /** @type {Record<import('./events.d.ts').Test['kind']
   match: {"words": "p = {p}, q = {q}; shared noise: accepted if the target draws the same token", "short": "{outcome}", "passed": null, "outcomes": ["same", "differs"], "question": "Does the target draw this token too?", "bound": "", "draws": false, "walks": false},
   tree: {"words": "the branches here have p = {threshold} together; the target drew {outcome}", "short": "Σp {threshold}", "passed": null, "outcomes": ["one of them", "another token"], "question": "Does the target take one of these tokens?", "bound": "", "draws": false, "walks": true},
 });
-export const USUAL_RULE = /** @type {unknown} */ ("block");
+export const SAMPLING = /** @type {Record<string, unknown>} */ ({
+  top_k: 0,
+  top_p: 1.0,
+  draft_temperature: null,
+  rule: "block",
+});
+export const EARLY = /** @type {number} */ (6);
+export const LEAD = /** @type {string} */ ("A small model fills the blanks. A big one checks them all at once.");
+export const LONGEST_LINK = /** @type {number} */ (1200);
+export const RUN_NAME = /** @type {string} */ ("[\\w-]{22}");
+export const OPENS = /** @type {Record<string, string>} */ ({
+  open: "",
+  lesson: "learn",
+  explore: "explore",
+  tab: "",
+  methods: "race",
+});
 export const SAME_TEXT = /** @type {unknown[]} */ (["match"]);

@@ -1,6 +1,6 @@
 // Numbers and sentences. Pure: strings in, strings out; never markup.
 
-import { CONTROL, END, TEST_KINDS, USUAL_RULE } from './declared.js';
+import { CONTROL, END, SAMPLING, TEST_KINDS } from './declared.js';
 /** @import { Quoted, Test } from './events.d.ts' */
 /** @import { Token } from './progress.js' */
 
@@ -114,7 +114,7 @@ export function settingsWords(config, noSteps, labels = {}) {
     : noSteps.has(drafter) || (auto && steps === 1)
     ? []
     : [`T ${most}${steps}`];
-  const test = rule === USUAL_RULE || !config.temperature ? [] : [rule];
+  const test = rule === SAMPLING.rule || !config.temperature ? [] : [rule];
   const name = labels[drafter] ?? drafter;
   return [name, `γ ${most}${gamma}`, ...how, ...(auto ? ['auto'] : []), ...test].join(' · ');
 }

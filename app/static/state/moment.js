@@ -1,6 +1,7 @@
 // What a link to a race holds: the settings, or one moment of a recorded one: the recording or run,
 // the lane, the round, and the phase. Pure.
 
+import { RUN_NAME } from './declared.js';
 /** @import { Lane } from './lane.js' */
 /** @import { Stop } from './stops.js' */
 
@@ -54,7 +55,7 @@ export function stopOf(stops, lane, name, { round, at }) {
 }
 
 /** Whether a file is of a run that the server keeps (app/run/kept.py), not a recording. */
-export const isRun = (name) => /^[\w-]{22}\.jsonl$/.test(name);
+export const isRun = (name) => new RegExp(`^${RUN_NAME}\\.jsonl$`).test(name);
 
 /** The query of a link to a whole run; it includes the settings, which still work when the run is
  *  gone. @param {string} run the file's name

@@ -1,7 +1,7 @@
 // Recorded results for given settings: a prediction before the run, recorded or interpolated in a
 // γ × T map, and the recorded speed-up after it. Pure.
 
-import { USUAL_RULE } from './declared.js';
+import { SAMPLING } from './declared.js';
 import { plural, ratio, times } from './format.js';
 import { useOf } from './marks.js';
 /** @import { RunStarted } from './events.d.ts' */
@@ -37,9 +37,10 @@ export function between(cells, where) {
 }
 
 /** Whether settings sample as recorded results do. @param {Record<string, any>} settings */
-const samplesAsUsual = ({ temperature, rule, top_k, top_p, draft_temperature }) =>
-  !top_k && top_p === 1 && (draft_temperature ?? '') === '' &&
-  (!temperature || rule === USUAL_RULE);
+const samplesAsUsual = (settings) =>
+  Object.entries(SAMPLING).every(([name, usual]) =>
+    (settings[name] ?? usual) === usual || (name === 'rule' && !settings.temperature)
+  );
 
 /** The cells of a map with a run's reveal order. @param {Predictions} predictions
  *  @param {Record<string, any>} config @returns {Cell[]} */

@@ -1,6 +1,7 @@
 // Where stepping through a race stops, how long a person's pace stays there, and the round that it
 // stages. Pure.
 
+import { EARLY } from './declared.js';
 import { countAt } from './progress.js';
 import { roundSeconds } from './playhead.js';
 /** @import { Event } from './events.d.ts' */
@@ -46,8 +47,6 @@ function stagedSeconds(event, steps) {
   if (event.kind === 'Verified') return 2.4 + 0.8 * event.accepted;
   return event.kind === 'TargetScored' ? 2 : 3;
 }
-
-const EARLY = 6; // rounds among which the staged one is sought
 
 /** The round that is staged, of those with a draft: not the first, which shows at once how fast it
  *  goes, but the first early one behind it of which at least two guesses were right and one wrong;

@@ -2,7 +2,8 @@
 // become text. Between two runs it holds the staged round still.
 
 import { classes, glossed, html, Link, useState } from './ui.js';
-import { captionOf, LEAD, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
+import { captionOf, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
+import { LEAD } from '../state/declared.js';
 import { stagedRound } from '../state/stops.js';
 import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
 import { isOver } from '../state/lane.js';

@@ -1,6 +1,7 @@
 // A picture and a looping clip of a run's staged round, drawn here, without any service.
 
-import { captionOf, LEAD, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
+import { captionOf, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
+import { LEAD } from '../state/declared.js';
 import { stagedRound } from '../state/stops.js';
 import { stateAt } from '../state/progress.js';
 import { modelOf } from '../state/report.js';

@@ -1,8 +1,7 @@
 // The bar of a presentation, its keys, and the link for the room with a code to scan.
 
 import { classes, Dialog, Facts, html } from './ui.js';
-
-const LONGEST_LINK = 1200; // characters of a link that become a QR code; app/routes.py refuses more
+import { LONGEST_LINK } from '../state/declared.js';
 
 /** @type {[key: string, words: string, button: string][]} what a presenter can do, by keys and most
  *  also by a button */
