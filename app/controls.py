@@ -128,6 +128,12 @@ def checking(plan: Callable[[Mapping[str, Any]], object]) -> Callable[[dict[str,
     return check
 
 
+def part(name: str, place: str, classes: str = "sd", **more: Any) -> gr.HTML:
+    """An element that a script draws into; ``name`` says what it is, ``place`` is its id."""
+    template = f'<div class="{classes}" role="region" aria-label="{name}"></div>'
+    return gr.HTML("", html_template=template, apply_default_css=False, elem_id=place, **more)
+
+
 def start_job(submit: Any, run: Callable[..., Iterator[str]], player: gr.HTML, tab: str) -> None:
     """Let an event of a tab's player start a job, show its frames there, and call ``job.eventEnded`` at the end."""
     event = submit(run, None, player, trigger_mode="once", **UNLIMITED)

@@ -182,7 +182,7 @@ document.getElementById('sd-theme').addEventListener('click', {scripts.THEME});
 def panel(tab: str, chosen: Chosen) -> str:
     """The HTML of a tab, as in the lab."""
     if tab == LEARN:
-        return lessons.learn(chosen.lessons)
+        return workshop.section(chosen.lessons)
     classes, label = REGIONS.get(tab, ("sd", "Race player"))
     region = element("div", class_=classes, role="region", aria_label=label)
     player = element("div", region, id=f"{tab}-player", class_="sd-player" if tab in EMPTY else "")

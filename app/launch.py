@@ -18,11 +18,13 @@ from starlette.middleware.gzip import GZipMiddleware
 from specdiff_core import proxies
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 
-from . import first_load
+from . import first_load, unfurl
 from .gradio_patches import answer_json, count_values, judge_origins, keep_queue, poll_less, skip_stubs
 from .guard import Guard, is_own
 from .host import is_public, served_to
 from .logs import log_to_stderr
+from .looks import head, theme
+from .routes import routes
 from .run.engines import Engines
 from .run.gpu import is_zero_gpu
 from .run.kept import KEPT_RUNS
@@ -84,10 +86,6 @@ def serve(page: Any, *, loading: Callable[[], str] = str, uploads: Path | None =
         loading: see :func:`app.routes.probes`.
         uploads: see :class:`app.guard.Guard`.
     """
-    from . import unfurl
-    from .looks import head, theme
-    from .routes import routes
-
     page.queue(max_size=64, default_concurrency_limit=8)
     poll_less(page)
     keep_queue(page)

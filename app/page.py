@@ -16,7 +16,7 @@ from . import actions, controls, endpoints, scripts
 from .content import lessons, workshop
 from .content.html import served
 from .content.recordings import RECORDINGS, recordings
-from .controls import QUIET, UNLIMITED
+from .controls import QUIET, UNLIMITED, part
 from .first_load import STATIC
 from .links import API, LEARN, LIVE, RACE, linked_tab
 from .run.engines import Engines, Factory
@@ -25,7 +25,6 @@ from .run.record import decoding
 from .tabs import explore, race
 from .tabs.player import TABS, player_options
 
-TEMPLATE = '<div class="sd" role="region" aria-label="NAME"></div>'
 STAGE = "live-stage"
 """The element above Live's controls that its player draws the stage into."""
 
@@ -59,11 +58,6 @@ def build(
         players: dict[str, Any] = {}
         forms: dict[str, Any] = {}
 
-        def part(name: str, place: str, **more: Any) -> gr.HTML:
-            """An element that a script draws into."""
-            template = TEMPLATE.replace("NAME", name)
-            return gr.HTML("", html_template=template, apply_default_css=False, elem_id=place, **more)
-
         with gr.Tabs(elem_id="sd-tabs") as tabs:
             for tab, folder in ((LIVE, traces), (RACE, traces / RACE)):
                 with gr.Tab(tab.capitalize(), id=tab, elem_classes=["sd-tab"]):
@@ -88,7 +82,7 @@ def build(
             with gr.Tab("Learn", id=LEARN):
                 options = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
                 script = scripts.mount("learn.js", options)
-                gr.HTML(lessons.learn(), apply_default_css=False, js_on_load=script)
+                gr.HTML(workshop.section(), apply_default_css=False, js_on_load=script)
             with gr.Tab("API & MCP", id=API):
                 gr.HTML(lessons.api(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 

@@ -115,13 +115,8 @@ def counting(rooms: Rooms) -> Callable[[Request], Response]:
         counts = rooms.counts(room, question)
         status = 404 if counts is None else 200 if counted else 400
         shown, revealed = rooms.shown(room)
-        content = {
-            "counts": counts or [],
-            "present": rooms.present(room, question),
-            "shown": shown,
-            "revealed": revealed,
-        }
-        return JSONResponse(content, status, {"Cache-Control": "no-store"})
+        about = {"present": rooms.present(room, question), "shown": shown, "revealed": revealed}
+        return JSONResponse({"counts": counts or [], **about}, status, {"Cache-Control": "no-store"})
 
     return answer
 

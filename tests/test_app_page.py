@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app import launch, links, logs, looks, page, routes, scripts
-from app.content import lessons, recordings
+from app.content import lessons, recordings, workshop
 from app.content.error_cards import card
 from app.endpoints import add, endpoints, explorer, pairs
 from app.first_load import STATIC
@@ -120,7 +120,7 @@ def test_the_typeface_ships_with_its_licence_and_the_letters_of_the_formulas() -
 def test_the_font_of_formulas_has_their_letters_and_the_table_that_sets_them() -> None:
     fonts = pytest.importorskip("fontTools.ttLib", reason="fontTools is not installed")
     font = fonts.TTFont(STATIC / "fonts" / "stix-two-math.woff2")
-    formulas = re.findall(r"<math.*?</math>", lessons.learn(), re.DOTALL)
+    formulas = re.findall(r"<math.*?</math>", workshop.section(), re.DOTALL)
     letters = set(html.unescape(re.sub("<[^>]+>", "", "".join(formulas))))
     italic = {0x1D44E + ord(letter) - ord("a") for letter in "acpqx"}
     assert formulas and {*map(ord, letters), *italic} <= font.getBestCmap().keys() and "MATH" in font

@@ -1,4 +1,4 @@
-"""The words of the Learn and the API tab, and the title."""
+"""The words of the API tab, and the title."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.settings import SETTINGS
 from specdiff_core.schema.wording import values_words
 
-from . import workshop
 from .html import element, markup
 
 API = Path(__file__).with_name("api.md")
-
-
-def learn(chosen: Sequence[workshop.Lesson] = workshop.WORKSHOP) -> str:
-    """The workshop."""
-    return workshop.section(chosen)
 
 
 def api(settings: Sequence[str]) -> str:

@@ -31,13 +31,12 @@ def recordings(folder: Path, address: Callable[[Path], str] = served) -> list[di
     except (OSError, ValueError) as error:  # the page also works without recordings
         LOG.warning("%s is left out: %s", index, error)
         entries = {}
-    return [_recording(folder, name, entries[name], address) for name in entries if (folder / name).is_file()]
-
-
-def _recording(folder: Path, name: str, entry: dict[str, Any], address: Callable[[Path], str]) -> dict[str, Any]:
-    """A recording, with the address of its block in every window and number of steps, if it has one."""
-    block = folder / BLOCKS / name
-    return {**entry, "url": address(folder / name), **({"block": address(block)} if block.is_file() else {})}
+    files = {name: {"url": folder / name, "block": folder / BLOCKS / name} for name in entries}
+    return [
+        {**entries[name], **{kind: address(path) for kind, path in paths.items() if path.is_file()}}
+        for name, paths in files.items()
+        if paths["url"].is_file()
+    ]
 
 
 def answers(folder: Path, name: str) -> Iterator[tuple[str, ExplorationResult]]:

@@ -16,13 +16,12 @@ from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import ASSETS, EMBEDDED, PAIRS
 
 from ..content.recordings import answers
-from ..controls import QUIET, described, offered, start_job
+from ..controls import QUIET, described, offered, part, start_job
 from ..links import COMPARE, EXPLORE
 from ..run import exploration
 from ..run.engines import Factory
 
 RECORDED = {tab: ASSETS / tab for tab in (EXPLORE, COMPARE)}
-TEMPLATE = '<div class="sd sd-exp" role="region" aria-label="NAME"></div>'
 NAMES = {EXPLORE: "Questions", COMPARE: "Comparison of methods"}
 LAST_FRAME = 30.0
 """Seconds to wait for the last frame of a stopped measurement."""
@@ -85,13 +84,7 @@ def explore_tab(tab: str, factory: Factory, script: str) -> None:
     def stop(asked: gr.EventData) -> None:
         exploration.JOBS.stop(exploration.read_request(getattr(asked, "request", "")).get("token", ""), LAST_FRAME)
 
-    board: Any = gr.HTML(
-        "",
-        html_template=TEMPLATE.replace("NAME", NAMES[tab]),
-        js_on_load=script,
-        apply_default_css=False,
-        elem_id=f"{tab}-player",
-        server_functions=[offered],
-    )
+    options = {"js_on_load": script, "server_functions": [offered]}
+    board: Any = part(NAMES[tab], f"{tab}-player", "sd sd-exp", **options)
     start_job(board.submit, explore, board, tab)
     board.stop(stop, None, None, **QUIET)

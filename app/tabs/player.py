@@ -27,9 +27,9 @@ TABS = {LIVE: live, RACE: race}
 """Tab with a player -> the module that plans its races."""
 
 
-def known_methods() -> dict[str, dict[str, str]]:
-    """Method name -> how it is called and marked, for the players: traces name lanes only."""
-    return {
+def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
+    """The options of a tab's player. ``methods``: how each is called and marked, as traces name lanes only."""
+    methods = {
         method.name: {
             "label": method.label,
             "about": "; ".join(f"{paper.title} {paper.arxiv}".strip() for paper in method.papers),
@@ -38,16 +38,12 @@ def known_methods() -> dict[str, dict[str, str]]:
         }
         for method in METHODS
     }
-
-
-def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
-    """The options of a tab's player."""
     return {
         "kind": tab,
         "prefix": tab,
         "crowded": CROWDED,
         "exactness": EXACTNESS,
-        "methods": known_methods(),
+        "methods": methods,
         "glyphs": figures.GLYPHS,
         "dashes": {use: dash for use, (dash, _) in figures.USES.items()},
         "noSteps": NO_STEPS,
