@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from browsing import MARKS, app, clock_runs, open_drawer, open_tab, overflows, ready, resize, serious, visit
 
-from specdiff_core.checkpoints.folders import shown as folder
+from specdiff_core.checkpoints.folders import short_path as folder
 from specdiff_core.explorations import EXPLORATIONS
 from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 
