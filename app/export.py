@@ -20,13 +20,13 @@ from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.trace import dump_trace
 
 from . import scripts
-from .content import lessons, workshop
+from .content import workshop
 from .content.html import element, json_for_script
 from .content.recordings import RECORDINGS, recordings
 from .content.symbols import glossary
 from .first_load import PLOTLY, import_map
 from .links import COMPARE, EXPLORE, LEARN, LIVE, RACE
-from .looks import head
+from .looks import brand, head
 from .page import STAGE
 from .run import exploration
 from .run.kept import read_race
@@ -159,7 +159,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
 </head>
 <body class="sd-exported">
 <div class="gradio-container"><div class="main">
-<div id="sd-top"><div>{lessons.brand()}</div>
+<div id="sd-top"><div>{brand()}</div>
 <button type="button" id="sd-open">Open trace</button><input type="file" id="sd-file" hidden>
 <button type="button" id="sd-share">Share link</button>
 <button type="button" id="sd-theme">Theme</button></div>

@@ -1,4 +1,4 @@
-"""How the page looks: its typefaces and palette, as styles in its head and as Gradio's theme."""
+"""How the page looks: its typefaces and palette, as styles in its head and as Gradio's theme, and its title."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from specdiff_core.schema.palette import ROLES
 
-from .content.html import served
+from .content.html import element, served
 from .first_load import STATIC
 
 FONTS = {
@@ -62,3 +62,14 @@ def theme() -> Any:
     }
     base = gr.themes.Base(font=fonts, font_mono=mono, radius_size="md", spacing_size="sm", text_size="md")
     return base.set(block_shadow="none", block_border_width="1px", button_border_width="1px", **colours)
+
+
+def brand() -> str:
+    """The title with its mark: two masks, a token, and the cut."""
+    mark = element("span", *(element("i") for _ in range(4)), class_="sd-mark", aria_hidden="true")
+    words = element(
+        "div",
+        element("h1", text="SpecDiff Lab"),
+        element("p", text="A diffusion model drafts, the target model decides, and every timing is measured."),
+    )
+    return element("div", mark, words, class_="sd-brand")

@@ -13,12 +13,13 @@ from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.settings import DecodeConfig
 
 from . import actions, controls, endpoints, scripts
-from .content import lessons, workshop
+from .content import api, workshop
 from .content.html import served
 from .content.recordings import RECORDINGS, recordings
 from .controls import QUIET, UNLIMITED, part
 from .first_load import STATIC
 from .links import API, LEARN, LIVE, RACE, linked_tab
+from .looks import brand
 from .run.engines import Engines, Factory
 from .run.exploration import exploring
 from .run.record import decoding
@@ -51,7 +52,7 @@ def build(
     with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
         endpoints.add(decode, exploring(decoders))  # first: a later function of the same name gets a number
         with gr.Row(elem_id="sd-top"):
-            gr.HTML(lessons.brand(), elem_id="sd-brand", apply_default_css=False)
+            gr.HTML(brand(), elem_id="sd-brand", apply_default_css=False)
             upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
             share = gr.Button("Share link", size="sm", scale=0, min_width=96, elem_id="sd-share")
             theme = gr.Button("Theme", size="sm", scale=0, min_width=72, elem_id="sd-theme")
@@ -84,7 +85,7 @@ def build(
                 script = scripts.mount("learn.js", options)
                 gr.HTML(workshop.section(), apply_default_css=False, js_on_load=script)
             with gr.Tab("API & MCP", id=API):
-                gr.HTML(lessons.api(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
+                gr.HTML(api.section(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, player in players.items():
             actions.run_race(decode, tab, player, page, (servers or {}) if tab == RACE else {})

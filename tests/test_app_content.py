@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from app.content import evidence, formulas, scenes, symbols, workshop
 from app.content.examples import OPENING
 from app.content.html import element, escape, json_for_script
-from app.content.lessons import learn
 from app.content.predictions import typical
 from app.content.workshop import CLOSING, WORKSHOP
 from app.first_load import STATIC
@@ -255,7 +254,7 @@ def test_the_scenes_of_the_lessons_are_rounds_of_recordings() -> None:
     for lesson in WORKSHOP[:-1]:
         shown = scenes.scene(lesson.name)
         assert re.search(r"<figcaption>[^<]*\d", shown), lesson.name
-        assert shown in learn()
+        assert shown in workshop.section()
     for name in (scenes.SMALL, scenes.WINDOW, scenes.TREE, scenes.FOUR, scenes.SAMPLED):
         for own in (one for one in scenes.rounds(name).values() if one.draft):
             ways = [*own.tree()] if own.parents else [own.window()]
@@ -292,11 +291,11 @@ def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None
         (found,) = re.findall(rf"^- \*\*{name.capitalize()}, {total} minutes:\*\* (.+)$", text, re.MULTILINE)
         join, lessons, close = map(int, re.findall(r"\d+", found))
         assert lessons == minutes[name] and join + lessons + close == total
-        assert f"{name.capitalize()}: {5 if name == 'core' else 8} lessons, {total} minutes" in learn()
+        assert f"{name.capitalize()}: {5 if name == 'core' else 8} lessons, {total} minutes" in workshop.section()
     shown = re.sub("<[^>]+>", "", workshop.guide())
     for words in re.findall(r"[\w’]+", re.sub(r"[*`#]", "", text).partition("\n")[2]):
         assert words in shown
-    assert workshop.guide() in learn() and workshop.guide(tmp_path / "missing.md") == ""
+    assert workshop.guide() in workshop.section() and workshop.guide(tmp_path / "missing.md") == ""
 
 
 # ---- what is typical ----

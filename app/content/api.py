@@ -1,4 +1,4 @@
-"""The words of the API tab, and the title."""
+"""The words of the API tab: api.md, and the table of parameters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from specdiff_core.schema.wording import values_words
 
 from .html import element, markup
 
-API = Path(__file__).with_name("api.md")
+TEXT = Path(__file__).with_suffix(".md")
 
 
-def api(settings: Sequence[str]) -> str:
+def section(settings: Sequence[str]) -> str:
     """How programs run a race with these settings. The browser replaces 127.0.0.1 with its own address."""
     methods = ", ".join(item.name for item in METHODS if item.name != BASELINE)
-    text = API.read_text(encoding="utf-8").replace("METHODS", methods).replace("SETTINGS", ", ".join(settings))
+    text = TEXT.read_text(encoding="utf-8").replace("METHODS", methods).replace("SETTINGS", ", ".join(settings))
     cards = (element("article", markup(part, "h2"), class_="sd-lesson") for part in re.split(r"\n(?=## )", text))
     return element("div", *cards, class_="sd-lessons") + parameters()
 
@@ -48,14 +48,3 @@ def parameters() -> str:
     )
     table = element("table", head, body, tabindex="0")
     return element("article", element("h2", text="Parameters of /race"), table, class_="sd-lesson sd-parameters")
-
-
-def brand() -> str:
-    """The title with its mark: two masks, a token, and the cut."""
-    mark = element("span", *(element("i") for _ in range(4)), class_="sd-mark", aria_hidden="true")
-    words = element(
-        "div",
-        element("h1", text="SpecDiff Lab"),
-        element("p", text="A diffusion model drafts, the target model decides, and every timing is measured."),
-    )
-    return element("div", mark, words, class_="sd-brand")
