@@ -20,7 +20,7 @@ from .run.kept import open_trace
 from .run.race import LAST_FRAME, Race
 from .run.record import Ask, Decode
 from .tabs import live
-from .tabs.player import TABS
+from .tabs.player import PLANNED
 
 JOBS = job.Jobs()
 """The races of this server, and the models that it fetches."""
@@ -31,7 +31,7 @@ def _job_name(request: gr.Request, tab: str) -> str:
     return f"{request.session_hash}/{tab}" if request.session_hash else ""
 
 
-def fetch_model(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) -> None:
+def wire_fetch(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) -> None:
     """Wire the events that fetch a model, a pair's or a visitor's own, and stop that. Their frames go to the form."""
     name = f"{tab}/model"
     get = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
@@ -54,7 +54,7 @@ def fetch_model(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) -> 
     player.clear(halt, None, None, **QUIET)
 
 
-def redraft(decode: Decode, player: Any) -> None:
+def wire_redraft(decode: Decode, player: Any) -> None:
     """Wire the event that drafts the block of the run on the stage again. Its frames have the source ``block``."""
     name = f"{LIVE}-block"
 
@@ -74,14 +74,14 @@ def redraft(decode: Decode, player: Any) -> None:
     player.end(stop, None, None, **QUIET)
 
 
-def run_race(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, servers: Mapping[str, Decoder]) -> None:
+def wire_race(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, servers: Mapping[str, Decoder]) -> None:
     """Wire the events that start and stop a tab's race."""
 
     def run(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
         def make(run: str) -> Race:
             values = controls.sent(getattr(asked, "request", None))
             prompt, threads = values.pop("prompt", None), values.pop("threads", None)
-            plan = TABS[tab].plan(values)
+            plan = PLANNED[tab].plan(values)
             ask = Ask(
                 prompt=controls.check_prompt(prompt),
                 plan=plan | dict.fromkeys(servers, plan[BASELINE]),
@@ -106,4 +106,4 @@ def show_file(path: str | None, request: gr.Request) -> list[Any]:
     frame, tab = open_trace(path, request.session_hash or "")
     if not tab:
         return [frame, frame, gr.skip()]
-    return [*(frame if name == tab else gr.skip() for name in TABS), gr.Tabs(selected=tab)]
+    return [*(frame if name == tab else gr.skip() for name in PLANNED), gr.Tabs(selected=tab)]

@@ -25,7 +25,7 @@ from .content.html import element, json_for_script
 from .content.recordings import RECORDINGS, recordings
 from .content.symbols import glossary
 from .first_load import PLOTLY, import_map
-from .links import COMPARE, EXPLORE, LEARN, LIVE, RACE
+from .links import API, COMPARE, EXPLORE, LEARN, LIVE, RACE, TABS
 from .looks import brand, head
 from .page import STAGE
 from .run import exploration
@@ -42,7 +42,7 @@ EMPTY = {
     LIVE: "This export has no recording of vanilla and one drafter.",
     RACE: "This export has no race of several methods. Click a cell of a chart in Explore to open its races.",
 }
-TABS = (*EMPTY, *explore.NAMES, LEARN)
+EXPORTED = tuple(tab for tab in TABS if tab != API)
 REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
 
 
@@ -122,7 +122,7 @@ def script_data(chosen: Chosen, plotly: str) -> dict[str, Any]:
         **{tab: explore.explore_options(tab, at, lambda path: path.name) for tab, at in explore.RECORDED.items()},
         LEARN: {"lessons": workshop.lessons(chosen.lessons)},
     }
-    tabs = {tab: {**options[tab], "symbols": glossary()} for tab in TABS}
+    tabs = {tab: {**options[tab], "symbols": glossary()} for tab in EXPORTED}
     return {"tabs": tabs, "files": chosen.files, "plotly": plotly}
 
 
@@ -133,7 +133,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
         plotly: path of the chart library beside the page; empty: include it.
     """
     library = "" if plotly else _base64(gzip.compress(PLOTLY.read_bytes(), 9, mtime=0))
-    names = [tab for tab in TABS if tab != LEARN or chosen.lessons]
+    names = [tab for tab in EXPORTED if tab != LEARN or chosen.lessons]
     common = {"type": "button", "role": "tab"}
     buttons = [
         element("button", text=tab.capitalize(), **common, id=f"tab-{tab}", aria_controls=tab, data_tab_id=tab)

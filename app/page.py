@@ -24,7 +24,7 @@ from .run.engines import Engines, Factory
 from .run.exploration import exploring
 from .run.record import decoding
 from .tabs import explore, race
-from .tabs.player import TABS, player_options
+from .tabs.player import PLANNED, player_options
 
 STAGE = "live-stage"
 """The element above Live's controls that its player draws the stage into."""
@@ -68,13 +68,13 @@ def build(
                     forms[tab] = part(
                         "Prompt and settings", f"{tab}-controls", js_on_load=script, elem_classes=["sd-player"]
                     )
-                    options = player_options(tab, recordings(folder)) | {"form": TABS[tab].form()}
+                    options = player_options(tab, recordings(folder)) | {"form": PLANNED[tab].form()}
                     players[tab] = part(
                         "Race player",
                         f"{tab}-player",
                         js_on_load=scripts.mount("app.js", options),
                         elem_classes=["sd-player"],
-                        server_functions=[controls.checking(TABS[tab].plan), controls.offered],
+                        server_functions=[controls.checking(PLANNED[tab].plan), controls.offered],
                     )
             for tab, folder in recorded.items():
                 with gr.Tab(tab.capitalize(), id=tab):
@@ -88,15 +88,15 @@ def build(
                 gr.HTML(api.section(race.SETTINGS), apply_default_css=False, js_on_load=scripts.OWN_ADDRESS)
 
         for tab, player in players.items():
-            actions.run_race(decode, tab, player, page, (servers or {}) if tab == RACE else {})
-            actions.fetch_model(decoders, tab, player, forms[tab])
-        actions.redraft(decode, players[LIVE])
+            actions.wire_race(decode, tab, player, page, (servers or {}) if tab == RACE else {})
+            actions.wire_fetch(decoders, tab, player, forms[tab])
+        actions.wire_redraft(decode, players[LIVE])
 
         def doing() -> Iterator[list[str]]:
             """Messages about background loading, for the tabs with models."""
             for message in getattr(decoders, "doing", tuple)():
-                yield [json.dumps({"message": f"In the background: {message}"})] * len(TABS)
-            yield [json.dumps({"finished": True})] * len(TABS)
+                yield [json.dumps({"message": f"In the background: {message}"})] * len(PLANNED)
+            yield [json.dumps({"finished": True})] * len(PLANNED)
 
         page.load(doing, None, [*forms.values()], **UNLIMITED)
         upload.upload(

@@ -28,7 +28,7 @@ DEFAULTS = DecodeConfig().to_dict()
 
 FORMS = {
     tab: json.loads(
-        json.dumps({**player.player_options(tab, recordings.recordings(folder)), "form": player.TABS[tab].form()})
+        json.dumps({**player.player_options(tab, recordings.recordings(folder)), "form": player.PLANNED[tab].form()})
     )
     for tab, folder in (("live", recordings.RECORDINGS), ("race", recordings.RECORDINGS / "race"))
 }
@@ -191,7 +191,7 @@ def test_a_link_fills_its_tabs_form() -> None:
         ):
             is_here = query.keys() <= found.keys() and ("methods" in query) == (tab == "race")
             assert found["prompt"] == ("Once" if ("methods" in query) == (tab == "race") else opening["prompt"])
-            card = controls.checking(player.TABS[tab].plan)(found["checked"]) if is_here else None
+            card = controls.checking(player.PLANNED[tab].plan)(found["checked"]) if is_here else None
             assert bool(card and card["hint"]) == is_here
 
 

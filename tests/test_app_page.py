@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from app import launch, links, logs, looks, page, routes, scripts
-from app.content import api, recordings, workshop
+from app.content import recordings, workshop
 from app.content.error_cards import card
 from app.endpoints import add, endpoints, explorer, pairs
 from app.first_load import STATIC

@@ -98,7 +98,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(browser: Any, exported: di
         page.locator("#live .sd-plot").first.scroll_into_view_if_needed()
         page.wait_for_function(DRAWN)
         page.focus("#tab-live")
-        for tab in export.TABS:
+        for tab in export.EXPORTED:
             assert page.get_attribute(f"#tab-{tab}", "aria-selected") == "true"
             page.wait_for_selector(f"#{tab} :is(.sd-lane, .sd-exp-question, .sd-cmp-bar, .sd-workshop)")
             if tab == "race":

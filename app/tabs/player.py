@@ -23,7 +23,7 @@ EMPTY = {
     RACE: "No race yet. Choose one to five methods and press Run race. They answer the same "
     "prompt with the same target model, all at once and on one clock.",
 }
-TABS = {LIVE: live, RACE: race}
+PLANNED = {LIVE: live, RACE: race}
 """Tab with a player -> the module that plans its races."""
 
 
