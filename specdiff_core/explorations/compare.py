@@ -13,8 +13,8 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, ShouldStop, Step, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, bounds
 from specdiff_core.explorations.papers import BY_POSITION, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.fields import ask

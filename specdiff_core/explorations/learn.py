@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, command_words
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
-from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations.measured import Runs
+from specdiff_core.explorations.run import command_words
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import interval
 from specdiff_core.schema.errors import ConfigError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.methods import BASELINE, Method, find_method, methods_of
 

@@ -13,8 +13,8 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.explorations.papers import BY_TEMPERATURE, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask

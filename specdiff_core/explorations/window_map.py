@@ -18,8 +18,8 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.explorations.papers import BY_STEPS, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
