@@ -23,14 +23,14 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import specdiff_core as lab
 from specdiff_core.cli import main
-from specdiff_core.drafters import variants
 from specdiff_core.drafters.base import Draft, Drafter, Stateless
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleSession
-from specdiff_core.drafters.variants import _with as changed
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import doctor
 from specdiff_core.explorations.doctor import Doctor
+from specdiff_core.explorations.study import variants
+from specdiff_core.explorations.study.variants import _with as changed
 from specdiff_core.loading import load_pair
 from specdiff_core.models.causal import read_tables
 from specdiff_core.models.dflash import COPIES

@@ -8,6 +8,7 @@ for the page and the command line. :mod:`~specdiff_core.explorations.run` runs i
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
@@ -89,6 +90,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
+    rank: ClassVar[float] = math.inf  # on the page: lower ones first
     columns: ClassVar[dict[str, str]] = {}  # column of the table -> its meaning
     tab: ClassVar[str] = "explore"  # tab of the page
     alone: ClassVar[bool] = False  # whether it is a command of its own, not one of ``explore``

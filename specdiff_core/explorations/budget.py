@@ -41,6 +41,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
     """Accuracy on problems by seconds, by majority of the attempts that fit."""
 
     name: ClassVar = "budget"
+    rank: ClassVar = 6
     title: ClassVar = "Budget"
     question: ClassVar = "How many answers are right with a given number of seconds per problem?"
     takes: ClassVar = 200

@@ -1,5 +1,5 @@
 """Why is my acceptance low? The drafter drafts along greedy texts of the target as declared, with one declaration
-changed at a time (``drafters/variants.py``), and on the target that it was trained for. A change that gains tokens per
+changed at a time (``study/variants.py``), and on the target that it was trained for. A change that gains tokens per
 round, by more than chance, points to the cause. Otherwise kinds of text are compared, runs at the temperature with
 greedy ones, and τ with the cost of a round.
 
@@ -32,8 +32,8 @@ from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Sampling, T
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specdiff_core.drafters.variants import Variant
     from specdiff_core.engine import Engine
+    from specdiff_core.explorations.study.variants import Variant
 
 DRAFTERS = [name for name in drafter_names() if name != "none"]
 PROBE = "Hello"  # templates that give the same ids for it count as one
@@ -68,6 +68,7 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
     """α by position, as declared and with one thing changed at a time, and the likely cause of a low acceptance."""
 
     name: ClassVar = "doctor"
+    rank: ClassVar = 7
     title: ClassVar = "Why is my acceptance low?"
     question: ClassVar = (
         "Is the drafter weak, or its settings, target, text, temperature or the cost of a round to blame?"
@@ -148,7 +149,7 @@ class _Examination:
     """The checks of a drafter, and their results so far."""
 
     def __init__(self, settings: Doctor, engine: Engine, stopped: ShouldStop) -> None:
-        from specdiff_core.drafters.variants import TEMPLATE, SpecialIds, Variant, variants
+        from specdiff_core.explorations.study.variants import TEMPLATE, SpecialIds, Variant, variants
 
         self.settings, self.engine, self.stopped, self.name = settings, engine, stopped, settings.drafter
         drafter, spec = engine.drafter(self.name), engine.pair.spec.drafter(self.name)
@@ -201,7 +202,7 @@ class _Examination:
 
     def templates(self) -> Iterator[Step]:
         """Draft along texts that follow another template."""
-        from specdiff_core.drafters.variants import TEMPLATE, Variant
+        from specdiff_core.explorations.study.variants import TEMPLATE, Variant
 
         for way in list(self.ways)[1:]:
             yield from self.written(way, self.engine, self.prompts)
@@ -209,8 +210,8 @@ class _Examination:
 
     def other_target(self) -> Iterator[Step]:
         """Draft on the target that the drafter was trained for, if it is another."""
-        from specdiff_core.drafters.variants import Variant
         from specdiff_core.engine import Engine
+        from specdiff_core.explorations.study.variants import Variant
         from specdiff_core.loading import load_pair
         from specdiff_core.models.own_pairs import parse
 

@@ -62,6 +62,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
     """τ, acceptance by position and guesses, while two drafters learn from random weights; then their race."""
 
     name: ClassVar = "learn"
+    rank: ClassVar = 9
     title: ClassVar = "Watch a drafter learn"
     question: ClassVar = "How does a drafter learn to be accepted, and does the loss matter?"
     takes: ClassVar = 150

@@ -35,6 +35,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
     """The cost of passes by their rows; τ, the cost of a round and the accepted tokens of every method."""
 
     name: ClassVar = "what-it-takes"
+    rank: ClassVar = 2
     title: ClassVar = "What would it take?"
     question: ClassVar = "How accurate, or how cheap, must a drafter be to pay off?"
     takes: ClassVar = 40

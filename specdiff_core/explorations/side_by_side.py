@@ -41,6 +41,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
     """The rounds of two runs along the text, and of a third that branches off at a rejection."""
 
     name: ClassVar = "side-by-side"
+    rank: ClassVar = 8
     title: ClassVar = "Two runs side by side"
     question: ClassVar = "Where does each run accept and reject, and what if a token had been different?"
     takes: ClassVar = 5

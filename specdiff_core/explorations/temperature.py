@@ -38,6 +38,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     """α, τ and speed-up for every pair of temperatures, and the drafter's confidence against the target's."""
 
     name: ClassVar = "temperature"
+    rank: ClassVar = 4
     title: ClassVar = "Temperature and calibration"
     question: ClassVar = "How much speed does temperature cost, and is the drafter's confidence calibrated?"
     takes: ClassVar = 45

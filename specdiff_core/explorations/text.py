@@ -45,6 +45,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     """Acceptance by kind of token, kind of text and the target's entropy; speed, τ and α by text length."""
 
     name: ClassVar = "text"
+    rank: ClassVar = 5
     title: ClassVar = "Which text is easy?"
     question: ClassVar = "Which tokens does a drafter predict, and does drafting still pay in long texts?"
     takes: ClassVar = 25

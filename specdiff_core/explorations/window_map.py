@@ -43,6 +43,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     controller's, with its regret: 1 − its speed-up over that of the best fixed setting."""
 
     name: ClassVar = "window-map"
+    rank: ClassVar = 1
     title: ClassVar = "γ × T map"
     question: ClassVar = "Which window pays off, and with how many denoising steps?"
     takes: ClassVar = 150
