@@ -27,7 +27,7 @@ from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
-from specdiff_core.schema.settings import DecodeConfig, Order, RevealOrder
+from specdiff_core.schema.settings import DecodeConfig, Order, RevealOrder, cut_steps
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -96,7 +96,9 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if find_pair(self.pair).drafter(self.drafter).drafting == "sequential":
             cells = [BenchSetting(self.drafter, gamma, gamma) for gamma in gammas]
         else:
-            all_cells = [BenchSetting(self.drafter, gamma, T) for gamma in gammas for T in steps if gamma >= T]
+            all_cells = [
+                BenchSetting(self.drafter, gamma, T) for gamma in gammas for T in steps if cut_steps(T, gamma) == T
+            ]
             cells = [cell for cell in all_cells if cell.effective(self.base)[1]]
         if not cells:
             words = f"There is nothing to measure: {self.drafter} supports none of these windows and steps."
