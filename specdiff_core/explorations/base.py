@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -110,10 +110,12 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The drafters it needs: by default its ``drafter``, or those of its ``methods``.
 
         Raises:
-            ConfigError: the pair lacks one of them, or it doesn't draw a window; the hint names those that fit.
+            ConfigError: the pair lacks one of them, a method is unknown, or the drafter doesn't draw a window; the hint
+                names those that fit.
         """
         if methods := getattr(self, "methods", ()):
-            return drafters_used(self.pair, methods)
+            base = DecodeConfig(pair=self.pair)
+            return tuple(dict.fromkeys(one.config(base).drafter for one in resolve_methods(self.pair, methods)))
         drafter = getattr(self, "drafter", "")
         return (window_drafter(self.pair, drafter) if self.windows else drafter,) if drafter else ()
 
@@ -230,13 +232,3 @@ class StopFlag(NamedTuple):
     """A stop function in the form that ``decode`` takes."""
 
     is_set: ShouldStop
-
-
-def drafters_used(pair: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The drafters that these methods use on ``pair``, each once.
-
-    Raises:
-        ConfigError: a method is unknown, or the pair has no drafter for it; the hint lists its methods.
-    """
-    base = DecodeConfig(pair=pair)
-    return tuple(dict.fromkeys(method.config(base).drafter for method in resolve_methods(pair, names)))

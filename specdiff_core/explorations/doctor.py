@@ -21,7 +21,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.figures import CATEGORY, ONE, Figure, Style, axes
 from specdiff_core.measure.prompts import Prompt, own_prompts
-from specdiff_core.measure.statistics import LEVEL, Interval, Resampled
+from specdiff_core.measure.statistics import LEVEL, Interval, Resampled, paired
 from specdiff_core.schema import reported
 from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
 from specdiff_core.schema.fields import ask
@@ -237,7 +237,7 @@ class _Examination:
                 if self.stopped():
                     return
                 run = fold(self.engine.decode(prompt.prompt, config, detail=False, stop=StopFlag(self.stopped)))
-                measured.append((run.committed, run.rounds))
+                measured.append((run.rounds, run.committed))
                 yield self.step(f"at temperature {config.temperature:g}: {prompt.id}")
         self.facts["runs"] = _compared(*runs)
 
@@ -336,10 +336,9 @@ def _kinds(correct: Mapping[str, Sequence[int]], kinds: Mapping[str, str]) -> li
 
 
 def _compared(hot: Sequence[tuple[int, int]], cold: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """τ of runs at the temperature over τ of greedy ones, from the (tokens, rounds) of each prompt."""
-    sampled = Resampled([len(hot)])
-    tau, greedy = (sums[0] / sums[1] for sums in (sampled.sums(0, hot), sampled.sums(0, cold)))
-    return {"tau": float(tau[0]), "others": float(greedy[0]), **_interval(sampled.interval(tau / greedy))}
+    """τ of runs at the temperature over τ of greedy ones, from the (rounds, tokens) of each prompt."""
+    tau, greedy = (sum(tokens for _, tokens in runs) / sum(rounds for rounds, _ in runs) for runs in (hot, cold))
+    return {"tau": tau, "others": greedy, **_interval(paired(cold, hot))}
 
 
 def _interval(interval: Interval) -> dict[str, float]:

@@ -22,7 +22,7 @@ from specdiff_core.explorations.figures import Figure, Style, axes, ratio, sprea
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.explorations.run import command_words
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
-from specdiff_core.measure.statistics import interval
+from specdiff_core.measure.statistics import paired
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 
@@ -374,10 +374,7 @@ def _tau(accepted: Sequence[Sequence[int]]) -> float:
 
 def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> dict[str, float]:
     """Ratio of τ after to before, with a 95 % interval over the common texts."""
-    first, second = (
-        {str(text): (len(hits), len(hits) + sum(hits)) for text, hits in enumerate(twin)} for twin in (before, after)
-    )
-    change = interval(first, second, {"all": list(first)})["all"]
+    change = paired(*([(len(hits), len(hits) + sum(hits)) for hits in twin] for twin in (before, after)))
     return {"value": change.value, "low": change.low, "high": change.high}
 
 
