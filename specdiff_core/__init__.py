@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-    from specdiff_core.explorations.base import ExplorationResult, Step
+    from specdiff_core.explorations.base import Step
+    from specdiff_core.explorations.run import ExplorationResult
     from specdiff_core.schema.events import Event
     from specdiff_core.schema.settings import DecodeConfig, Settings
 
@@ -148,7 +149,7 @@ def explore(
         SpecDiffError: a field is out of range, or nothing could be measured.
     """
     from specdiff_core.explorations import find_exploration
-    from specdiff_core.explorations.base import ExplorationRun
+    from specdiff_core.explorations.run import ExplorationRun
     from specdiff_core.schema.fields import parse
 
     exploration = parse(find_exploration(name), {"pair": engine.pair.spec.name, **settings})

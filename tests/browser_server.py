@@ -37,7 +37,7 @@ from app.page import build
 from app.run import exploration
 from app.run.turns import TURNS
 from benchmarks.recordings import Recording, record
-from specdiff_core.explorations.base import Snapshot
+from specdiff_core.explorations.run import Snapshot
 from specdiff_core.schema.errors import ContextOverflow, OutOfMemory, WeightsError
 from specdiff_core.schema.events import DenoiseStep, Event, PiecesSeen
 from specdiff_core.schema.settings import DecodeConfig

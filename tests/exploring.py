@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from specdiff_core.explorations.base import Exploration, ExplorationRun
+from specdiff_core.explorations.base import Exploration
+from specdiff_core.explorations.run import ExplorationRun
 from specdiff_core.schema.fields import parse
 
 SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens": 8}

@@ -22,14 +22,13 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import specdiff_core as lab
 from specdiff_core.cli import main
-from specdiff_core.drafters import variants
 from specdiff_core.drafters.base import Draft, Drafter, Stateless
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.eagle import EagleSession
-from specdiff_core.drafters.variants import _with as changed
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import doctor
 from specdiff_core.explorations.doctor import Doctor
+from specdiff_core.explorations.study import drafting, variants
+from specdiff_core.explorations.study.variants import _with as changed
 from specdiff_core.models.causal import read_tables
 from specdiff_core.models.dflash import COPIES
 from specdiff_core.models.target import NetworkSession
@@ -55,12 +54,12 @@ def engine() -> Engine:
     return lab.load(drafters=["masked", "block", "block_markov", "eagle", "none"])
 
 
-WRITTEN: dict[tuple[Any, ...], doctor._Text] = {}
+WRITTEN: dict[tuple[Any, ...], drafting.Text] = {}
 
 
 def written_once(
-    engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], stopped: Any, write: Any = doctor._write
-) -> doctor._Text:
+    engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], stopped: Any, write: Any = drafting.write
+) -> drafting.Text:
     """A text of the target, written once for all tests: that takes most of their time."""
     norms = sum(float(one.sum()) for one in engine.target.model.parameters() if one.ndim == 1 and not one.is_meta)
     key, size = (engine.pair.spec.target, norms, tuple(ids)), len(ids) + tokens
@@ -68,13 +67,13 @@ def written_once(
         WRITTEN[key] = write(engine, ids, tokens, range(engine.target.model.config.num_hidden_layers), stopped)
     text = WRITTEN[key]
     features = {layer: text.features[layer][: size - 1] for layer in layers}
-    return doctor._Text(text.ids[:size], text.prompt, features)
+    return drafting.Text(text.ids[:size], text.prompt, features)
 
 
 @pytest.fixture(autouse=True)
 def _fewer_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "EVERY", 6)
-    monkeypatch.setattr(doctor, "_write", written_once)
+    monkeypatch.setattr(drafting, "EVERY", 6)
+    monkeypatch.setattr(drafting, "write", written_once)
 
 
 def slow_but(names: Iterable[str], *quick: str) -> Any:
@@ -179,7 +178,7 @@ FAULTS: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
 def test_a_fault_in_a_sound_drafter_is_named(engine: Engine, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     more: dict[str, Any] = {}
     if fault in ("block positions", "block layers"):  # they make little difference: more drafts are needed
-        monkeypatch.setattr(doctor, "EVERY", 3)
+        monkeypatch.setattr(drafting, "EVERY", 3)
         more = {"tokens": 64, "flavours": "stories,dialogue,math,code", "per_flavour": 3, "gamma": 8}
     name, break_it, suspect, change = FAULTS[fault]
     final = examined(with_drafter(engine, name, break_it(engine.pair.drafters[name])), name, **more)
@@ -223,7 +222,7 @@ TEMPLATE = "{% for m in messages %}Human says {{ m.content }}{% endfor %}{% if e
 def test_a_template_foreign_to_the_drafter_is_named(
     sign: str, without: bool, verdict: tuple[Any, ...], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "EVERY", 13)  # one draft in each text: this drafter reads all of it
+    monkeypatch.setattr(drafting, "EVERY", 13)  # one draft in each text: this drafter reads all of it
     tokenizer = copy.deepcopy(engine.pair.tokenizer)
     tokenizer.chat_template = TEMPLATE
     pair = dataclasses.replace(engine.pair, tokenizer=tokenizer)
@@ -246,7 +245,7 @@ def test_a_target_other_than_the_drafters_is_named(monkeypatch: pytest.MonkeyPat
         for name, weight in tuned.target.model.named_parameters():
             if "norm" in name:
                 weight.mul_(torch.linspace(0, 2, len(weight)))
-    monkeypatch.setattr(doctor, "EVERY", 3)
+    monkeypatch.setattr(drafting, "EVERY", 3)
     final = examined(tuned, "block", trained_for=EMBEDDED.target, tokens=24)
     assert final.facts["suspect"] == "target", final.facts["findings"]
     assert 0.1 < final.facts["agreement"] < 0.98 and "%" in final.facts["findings"][0]
@@ -278,7 +277,7 @@ def test_a_temperature_that_costs_tokens_is_named(engine: Engine) -> None:
 
 @pytest.mark.parametrize("own", [False, True])
 def test_text_that_a_drafter_has_not_seen_is_named(engine: Engine, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "EVERY", 13)
+    monkeypatch.setattr(drafting, "EVERY", 13)
     other = with_drafter(engine, "masked", Knowing(engine, "Zebra" if own else "(", without=True))
     texts = "\n".join(f"Zebra number {n} went to the river" for n in range(6)) if own else ""
     final = examined(other, "masked", tokens=16, per_flavour=4, texts=texts)

@@ -26,7 +26,8 @@ from branches import spread
 from benchmarks.equality import as_stock
 from specdiff_core.cli import options
 from specdiff_core.engine import Engine
-from specdiff_core.explorations.base import Answer, ExplorationRun, Report, Step
+from specdiff_core.explorations.base import Answer, Report, Step
+from specdiff_core.explorations.run import ExplorationRun
 from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.loading import load_pair
 from specdiff_core.measure.race import race, race_repeatedly

@@ -18,12 +18,13 @@ import specdiff_core as lab
 from specdiff_core.cli import build_parser
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, Step, command_words
+from specdiff_core.explorations.base import Exploration, Step
 from specdiff_core.explorations.budget import Budget
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.round_cost import RoundCost
+from specdiff_core.explorations.run import ExplorationResult, ExplorationRun, command_words
 from specdiff_core.explorations.side_by_side import SideBySide
 from specdiff_core.explorations.temperature import Temperature
 from specdiff_core.explorations.text import WhichText

@@ -17,7 +17,9 @@ import specdiff_core as lab
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import window_map
-from specdiff_core.explorations.base import ExplorationRun, Snapshot, Step, as_csv
+from specdiff_core.explorations.base import Step
+from specdiff_core.explorations.run import ExplorationRun, Snapshot
+from specdiff_core.explorations.standalone import as_csv
 from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.schema.errors import ConfigError, OutOfMemory
 from specdiff_core.schema.trace import read_trace

@@ -11,8 +11,9 @@ import pytest
 import specdiff_core as lab
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import learn
-from specdiff_core.explorations.base import ExplorationRun, Step
+from specdiff_core.explorations.base import Step
 from specdiff_core.explorations.learn import Learn
+from specdiff_core.explorations.run import ExplorationRun
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import parse

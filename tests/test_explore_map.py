@@ -15,10 +15,10 @@ from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import round_cost, window_map
-from specdiff_core.explorations.base import ExplorationRun
 from specdiff_core.explorations.figures import accepted_lengths
+from specdiff_core.explorations.measured import Runs
 from specdiff_core.explorations.round_cost import RoundCost
-from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations.run import ExplorationRun
 from specdiff_core.explorations.text import joint
 from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.measure import passes

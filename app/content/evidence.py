@@ -10,8 +10,8 @@ from functools import cache
 from math import exp
 from typing import Any, Literal, TypeVar
 
-from specdiff_core.explorations.base import ExplorationResult
 from specdiff_core.explorations.figures import percent, times
+from specdiff_core.explorations.run import ExplorationResult
 from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.measure.store import read_result
 from specdiff_core.schema.errors import SpecDiffError

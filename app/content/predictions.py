@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.base import ExplorationResult
-from specdiff_core.explorations.runs import bounds
+from specdiff_core.explorations.measured import bounds
+from specdiff_core.explorations.run import ExplorationResult
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.statistics import costs, interval
 from specdiff_core.schema.errors import SpecDiffError

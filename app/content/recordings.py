@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from specdiff_core.explorations.base import ExplorationResult
+from specdiff_core.explorations.run import ExplorationResult
 from specdiff_core.measure.store import read_result
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import ASSETS

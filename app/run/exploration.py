@@ -17,7 +17,8 @@ import msgspec
 
 from specdiff_core.checkpoints.own_pairs import parse as own_pair
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, ExplorationRun, Snapshot
+from specdiff_core.explorations.base import Exploration
+from specdiff_core.explorations.run import ExplorationRun, Snapshot
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import parse

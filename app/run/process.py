@@ -18,7 +18,8 @@ from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
-from specdiff_core.explorations.base import Exploration, Snapshot
+from specdiff_core.explorations.base import Exploration
+from specdiff_core.explorations.run import Snapshot
 from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, picklable
 from specdiff_core.schema.events import Event

@@ -12,8 +12,9 @@ from specdiff_core.checkpoints.own_pairs import find
 from specdiff_core.cli import options
 from specdiff_core.cli.output import listing
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
-from specdiff_core.explorations.base import Exploration, ExplorationResult, ExplorationRun, as_csv
-from specdiff_core.explorations.standalone import html_page
+from specdiff_core.explorations.base import Exploration
+from specdiff_core.explorations.run import ExplorationResult, ExplorationRun
+from specdiff_core.explorations.standalone import as_csv, html_page
 from specdiff_core.measure.store import read_result, rounded, write_result
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.fields import fields_of, parse

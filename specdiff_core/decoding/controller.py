@@ -22,7 +22,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from specdiff_core.schema.events import Choice
-from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.settings import DecodeConfig, cut_steps
 
 MEMORY = 0.97
 """Weight of a round one round later: it halves in 23 rounds."""
@@ -164,7 +164,7 @@ class Auto:
         one pass or with a pass per token, γ is as large as possible, and :attr:`stop_criterion`
         ends the draft."""
         self._confidences = ()
-        fitting = [steps for steps in self._tries if steps <= max(limit, 1)]
+        fitting = [steps for steps in self._tries if cut_steps(steps, limit) == steps]
         untried = [steps for steps in fitting if steps not in self._tried]
         if limit < 1:
             self._choice = Choice(gamma=limit, steps=1, rate=self._rate)

@@ -23,7 +23,7 @@ from specdiff_core.maths.trees import ROOT
 from specdiff_core.schema.errors import DraftContractError, PairUnavailable
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
-from specdiff_core.schema.settings import RevealOrder, Sampling
+from specdiff_core.schema.settings import RevealOrder, Sampling, cut_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Context:
     sampler: Sampler  # the only source of randomness for this draft
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", min(self.steps, max(self.gamma, 1)))
+        object.__setattr__(self, "steps", cut_steps(self.steps, self.gamma))
 
     @classmethod
     def within(cls, room: int, *, gamma: int, steps: int = 1, **fields: Any) -> Context:

@@ -11,19 +11,8 @@ from specdiff_core.schema.errors import no_such
 for _file in pkgutil.iter_modules(__path__):  # an exploration is one file
     importlib.import_module(f"{__name__}.{_file.name}")
 
-FIRST = (
-    "window-map",
-    "what-it-takes",
-    "losslessness",
-    "temperature",
-    "text",
-    "budget",
-    "doctor",
-    "side-by-side",
-    "learn",
-)
-"""The order on the page; one that is not named here follows."""
-EXPLORATIONS = {name: NAMED[name] for name in dict.fromkeys((*FIRST, *NAMED))}
+EXPLORATIONS = dict(sorted(NAMED.items(), key=lambda item: item[1].rank))
+"""By name, in the order of the page."""
 
 
 def find_exploration(name: str) -> type[Exploration]:

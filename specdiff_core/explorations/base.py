@@ -1,19 +1,16 @@
-"""What the explorations share. An exploration is one file: a record of settings that measures an answer.
+"""The declaration of an exploration. One is one file: a record of settings that measures an answer.
 
 The fields of a record define the form on the page, the flags of the command line and the arguments
 in Python. ``explore`` measures; ``report`` turns the numbers into one sentence, notes and figures,
-for the page and the command line. Importing this package doesn't import torch.
+for the page and the command line. :mod:`~specdiff_core.explorations.run` runs it.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -21,10 +18,8 @@ import msgspec
 from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE, window_drafter
 from specdiff_core.explorations.figures import Figure
 from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompts
-from specdiff_core.measure.store import Result
-from specdiff_core.provenance import Provenance, provenance
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
-from specdiff_core.schema.fields import ask, fields_of, flag
+from specdiff_core.schema.fields import ask, fields_of
 from specdiff_core.schema.methods import resolve_methods
 from specdiff_core.schema.settings import DecodeConfig
 
@@ -85,23 +80,6 @@ class Step(NamedTuple):
     made: Callable[[], dict[str, bytes]] = dict  # files to download, by name; called at the end only
 
 
-class ExplorationResult(Result, kw_only=True, tag="exploration"):
-    """An answer with everything needed to repeat it, as ``--json`` writes it and the page opens it."""
-
-    provenance: Provenance
-    name: str
-    settings: dict[str, Any]
-    machine: dict[str, Any]  # device, dtype, threads and network of the runs
-    done: int
-    total: int
-    rows: list[dict[str, Any]]
-    facts: dict[str, Any]
-    runs: list[dict[str, Any]] = msgspec.field(default_factory=list)  # counts of each setting on each prompt
-    report: Report = msgspec.field(default_factory=Report)
-    files: dict[str, str] = msgspec.field(default_factory=dict)  # race -> its trace file, relative to the answer
-    seconds: float = 0.0  # that the measurement took; 0: not recorded
-
-
 NAMED: dict[str, type[Exploration]] = {}
 """The explorations so far, by name."""
 
@@ -112,6 +90,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
+    rank: ClassVar[float] = math.inf  # on the page: lower ones first
     columns: ClassVar[dict[str, str]] = {}  # column of the table -> its meaning
     tab: ClassVar[str] = "explore"  # tab of the page
     alone: ClassVar[bool] = False  # whether it is a command of its own, not one of ``explore``
@@ -131,10 +110,12 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The drafters it needs: by default its ``drafter``, or those of its ``methods``.
 
         Raises:
-            ConfigError: the pair lacks one of them, or it doesn't draw a window; the hint names those that fit.
+            ConfigError: the pair lacks one of them, a method is unknown, or the drafter doesn't draw a window; the hint
+                names those that fit.
         """
         if methods := getattr(self, "methods", ()):
-            return drafters_used(self.pair, methods)
+            base = DecodeConfig(pair=self.pair)
+            return tuple(dict.fromkeys(one.config(base).drafter for one in resolve_methods(self.pair, methods)))
         drafter = getattr(self, "drafter", "")
         return (window_drafter(self.pair, drafter) if self.windows else drafter,) if drafter else ()
 
@@ -159,22 +140,6 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         fields, kinds = fields_of(cls), [kind for kind in reversed(cls.__mro__) if kind.__module__ != __name__]
         own = dict.fromkeys(name for kind in kinds for name in vars(kind).get("__annotations__", ()))  # not shared
         return [fields[name].form(more=name not in own) for name in own | fields if name in fields]
-
-
-def as_csv(rows: list[dict[str, Any]]) -> str:
-    """``rows`` as a CSV file. A list of numbers is one cell, separated by spaces; text that a
-    spreadsheet would run as a formula gets an apostrophe in front."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, dict.fromkeys(name for row in rows for name in row))
-    writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    return file.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return " ".join(map(str, value))
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 class OnPrompts(Exploration, frozen=True, kw_only=True):
@@ -267,94 +232,3 @@ class StopFlag(NamedTuple):
     """A stop function in the form that ``decode`` takes."""
 
     is_set: ShouldStop
-
-
-def drafters_used(pair: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The drafters that these methods use on ``pair``, each once.
-
-    Raises:
-        ConfigError: a method is unknown, or the pair has no drafter for it; the hint lists its methods.
-    """
-    base = DecodeConfig(pair=pair)
-    return tuple(dict.fromkeys(method.config(base).drafter for method in resolve_methods(pair, names)))
-
-
-def command_words(exploration: Exploration) -> list[str]:
-    """The arguments of ``python -m specdiff_core`` that measure the same."""
-    words = [exploration.name] if exploration.alone else ["explore", exploration.name]
-    for name, value in msgspec.to_builtins(exploration).items():
-        if value != fields_of(type(exploration))[name].default:
-            words += [flag(name), ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
-    return words
-
-
-class Snapshot(NamedTuple):
-    """Progress and results after some steps."""
-
-    done: int
-    total: int
-    doing: str
-    result: ExplorationResult | None  # None before the first step
-    races: dict[str, bytes]  # this and the next: at the end only
-    made: dict[str, bytes]
-    over: bool
-
-
-class ExplorationRun:
-    """A running exploration, advanced step by step.
-
-    Args:
-        stopped: see :meth:`Exploration.explore`.
-        argv: the command line to record; by default :func:`command_words`.
-
-    Raises:
-        SpecDiffError: as :meth:`Exploration.explore`, here and from :meth:`advance`.
-        ConfigError: as :attr:`Exploration.drafters`.
-    """
-
-    def __init__(
-        self, exploration: Exploration, engine: Engine, stopped: ShouldStop = lambda: False, argv: Sequence[str] = ()
-    ) -> None:
-        from specdiff_core.models.device import device_name
-
-        _ = exploration.drafters  # fail early if the pair lacks one
-        self._exploration, self._engine, self._steps = exploration, engine, exploration.explore(engine, stopped)
-        self._began, self._last = time.monotonic(), Step(0, 0, "", lambda: Answer(rows=[]))
-        placement, facts = engine.pair.placement, provenance(argv or command_words(exploration))
-        machine: dict[str, Any] = {"device": device_name(placement.device), "dtype": placement.dtype_name}
-        machine |= {"threads": facts["threads"], "network": engine.pair.network}
-        settings = msgspec.to_builtins(exploration)
-        self._about = {"name": exploration.name, "settings": settings, "provenance": facts, "machine": machine}
-
-    def advance(self, seconds: float = math.inf, progress: Callable[[Step], None] | None = None) -> Snapshot:
-        """Run at least one step, and more until ``seconds`` have passed or it is over; ``progress`` gets each step."""
-        from specdiff_core.models.device import cpu_threads
-
-        until, over = time.monotonic() + seconds, True
-        while True:
-            with cpu_threads(self._engine.threads):  # not between steps: other runs decode then
-                step = next(self._steps, None)
-            if step is None:
-                break
-            self._last = step
-            if progress is not None:
-                progress(step)
-            if time.monotonic() >= until:
-                over = False
-                break
-        return self.snapshot(over)
-
-    def snapshot(self, over: bool = True) -> Snapshot:
-        """Results so far, also if the last step failed. ``over``: include races and files."""
-        last = self._last
-        if not last.done:
-            return Snapshot(*last[:3], result=None, races={}, made={}, over=over)
-        answer = last.answer()
-        if threads := answer.facts.get("threads"):  # 0: nothing ran yet
-            self._about["machine"]["threads"] = threads
-        report, seconds = self._exploration.report(answer.rows, answer.facts), round(time.monotonic() - self._began, 1)
-        fields = {**self._about, "rows": answer.rows, "facts": answer.facts, "runs": answer.runs}
-        fields |= {"report": report, "seconds": seconds}
-        result = ExplorationResult(**fields, done=last.done, total=last.total)
-        races, made = (answer.races, last.made()) if over else ({}, {})
-        return Snapshot(*last[:3], result, races, made, over)

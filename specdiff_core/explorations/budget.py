@@ -17,7 +17,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, each_line
 from specdiff_core.explorations.fields import METHOD, SEED
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio, times
-from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations.measured import Runs
 from specdiff_core.measure.answers import canonical, final_answer
 from specdiff_core.measure.problems import EXAMPLES, PROBLEMS
 from specdiff_core.measure.prompts import Problem, Prompt, Text
@@ -41,6 +41,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
     """Accuracy on problems by seconds, by majority of the attempts that fit."""
 
     name: ClassVar = "budget"
+    rank: ClassVar = 6
     title: ClassVar = "Budget"
     question: ClassVar = "How many answers are right with a given number of seconds per problem?"
     takes: ClassVar = 200

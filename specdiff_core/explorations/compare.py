@@ -13,8 +13,8 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, ShouldStop, Step, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, bounds
 from specdiff_core.explorations.papers import BY_POSITION, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs, bounds
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.fields import ask
@@ -341,6 +341,15 @@ def _plane(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
     return draw.plane(rows, lambda row: looks.get(row["label"], VANILLA), words, key="cost", hint=hint, when=when)
 
 
+def _line(
+    row: Row, look: Look, y: Sequence[float], words: Sequence[str], *, first: int, **options: Any
+) -> dict[str, Any]:
+    """A method's numbers from position ``first`` on, and the texts of their marks."""
+    hovers = [[None, f"<b>{row['label']}</b><br>{text}"] for text in words]
+    options |= {"dash": look.dash, "size": 8, "words": hovers}
+    return draw.trace(row["short"], range(first, first + len(y)), y, look.colour, **options)
+
+
 def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Figure:
     """Acceptance rate by position in the window."""
     data = []
@@ -348,13 +357,12 @@ def _positions(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, s
         look, tested, alphas = looks[row["label"]], row["tested_at"], row["alpha_at"]
         if look.visible is not True:
             continue
-        positions, hovers = range(1, len(alphas) + 1), []
+        words = [
+            f"α at position {position} = {ratio(alpha, 3)}: {plural(count, 'test')}"
+            for position, (alpha, count) in enumerate(zip(alphas, tested, strict=True), start=1)
+        ]
         marks = [look.mark + ("-open" if count < FEW else "") for count in tested]
-        for position, alpha, count in zip(positions, alphas, tested, strict=True):
-            words = f"α at position {position} = {ratio(alpha, 3)}: {plural(count, 'test')}"
-            hovers.append([None, f"<b>{row['label']}</b><br>{words}"])
-        options: dict[str, Any] = {"dash": look.dash, "mark": marks, "size": 8, "words": hovers, "connectgaps": False}
-        data.append(draw.trace(row["short"], positions, alphas, look.colour, **options))
+        data.append(_line(row, look, alphas, words, first=1, mark=marks, connectgaps=False))
     return Figure(
         key="alpha",
         title="Conditional acceptance by position",
@@ -378,13 +386,12 @@ def _lengths(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str
         look, shares = looks[row["label"]], draw.accepted_lengths(row) if row.get("tested_at") else []
         if look.visible is not True or not shares:
             continue
-        hovers = [
-            [None, f"<b>{row['label']}</b><br>{m} accepted: {draw.percent(share)} of the drafts"
-             + (f"<br>{m} or more (joint rate): {draw.percent(sum(shares[m:]))}" if m else "")]
+        words = [
+            f"{m} accepted: {draw.percent(share)} of the drafts"
+            + (f"<br>{m} or more (joint rate): {draw.percent(sum(shares[m:]))}" if m else "")
             for m, share in enumerate(shares)
-        ]  # fmt: skip
-        options: dict[str, Any] = {"dash": look.dash, "mark": look.mark, "size": 8, "words": hovers}
-        data.append(draw.trace(row["short"], range(len(shares)), shares, look.colour, **options))
+        ]
+        data.append(_line(row, look, shares, words, first=0, mark=look.mark))
     return Figure(
         key="lengths",
         title="Accepted tokens of a draft",
@@ -406,10 +413,7 @@ def _by_kind(rows: Sequence[Row], looks: Mapping[str, Look], flavours: Sequence[
     data = []
     for label, look in looks.items():
         timed = [row for row in rows if row["label"] == label and row["flavour"] in flavours and row.get("speedup")]
-        hovers = [
-            f"<b>{label}</b>, {row['words']}<br>{row['flavour']}: {times(row['speedup'])}<br>{draw.spread(row)}"
-            for row in timed
-        ]
+        hovers = [f"<b>{label}</b>, {row['words']}<br>{row['flavour']}: {draw.timed(row)}" for row in timed]
         bar = draw.bars(
             [],
             [row["speedup"] for row in timed],

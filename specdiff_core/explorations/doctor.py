@@ -1,5 +1,5 @@
 """Why is my acceptance low? The drafter drafts along greedy texts of the target as declared, with one declaration
-changed at a time (``drafters/variants.py``), and on the target that it was trained for. A change that gains tokens per
+changed at a time (``study/variants.py``), and on the target that it was trained for. A change that gains tokens per
 round, by more than chance, points to the cause. Otherwise kinds of text are compared, runs at the temperature with
 greedy ones, and τ with the cost of a round.
 
@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -21,24 +20,19 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.figures import CATEGORY, ONE, Figure, Style, axes
 from specdiff_core.measure.prompts import Prompt, own_prompts
-from specdiff_core.measure.statistics import LEVEL, Interval, Resampled
+from specdiff_core.measure.statistics import LEVEL, Interval, Resampled, paired
 from specdiff_core.schema import reported
-from specdiff_core.schema.errors import ConfigError, ContextOverflow, SpecDiffError
+from specdiff_core.schema.errors import ConfigError, ContextOverflow
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.pairs import drafter_names
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Sampling, Template
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from specdiff_core.drafters.variants import Variant
     from specdiff_core.engine import Engine
+    from specdiff_core.explorations.study import drafting
+    from specdiff_core.explorations.study.variants import Variant
 
 DRAFTERS = [name for name in drafter_names() if name != "none"]
-PROBE = "Hello"  # templates that give the same ids for it count as one
-EVERY = 3  # tokens between two drafts along a text
-FIRST = 4  # tokens before the first draft, so that a shift stays inside the text
 REPEATS = 3  # of each timed pass
 FEWEST = 6  # texts needed for a verdict: fewer agree by chance too often
 WEAK = 1.3  # below this τ drafting does not pay even with cheap passes
@@ -68,6 +62,7 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
     """α by position, as declared and with one thing changed at a time, and the likely cause of a low acceptance."""
 
     name: ClassVar = "doctor"
+    rank: ClassVar = 7
     title: ClassVar = "Why is my acceptance low?"
     question: ClassVar = (
         "Is the drafter weak, or its settings, target, text, temperature or the cost of a round to blame?"
@@ -119,36 +114,12 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
         return Report(answer=answer, notes=notes, figures=[_changes(rows), _positions(rows)])
 
 
-class _Text(NamedTuple):
-    """A text of the target."""
-
-    ids: list[int]
-    prompt: int  # of them
-    features: dict[int, Tensor]  # layer -> [n, W], for all tokens but the last
-
-
-@dataclasses.dataclass(slots=True)
-class _Trial:
-    """A variant, and how many tokens of its drafts were correct."""
-
-    change: Variant
-    correct: dict[str, list[int]] = dataclasses.field(default_factory=dict)  # text -> tokens of each draft
-    failed: str = ""
-
-    def run(self, prompt: str, text: _Text, gamma: int) -> None:
-        """Draft along a text."""
-        try:
-            if correct := list(_correct(self.change, text, gamma)):
-                self.correct[prompt] = correct
-        except SpecDiffError as error:  # it cannot draft with this change
-            self.failed = error.message
-
-
 class _Examination:
     """The checks of a drafter, and their results so far."""
 
     def __init__(self, settings: Doctor, engine: Engine, stopped: ShouldStop) -> None:
-        from specdiff_core.drafters.variants import TEMPLATE, SpecialIds, Variant, variants
+        from specdiff_core.explorations.study import drafting
+        from specdiff_core.explorations.study.variants import TEMPLATE, SpecialIds, Variant, variants
 
         self.settings, self.engine, self.stopped, self.name = settings, engine, stopped, settings.drafter
         drafter, spec = engine.drafter(self.name), engine.pair.spec.drafter(self.name)
@@ -157,15 +128,15 @@ class _Examination:
         self.prompts, skipped = settings.prompts(engine)
         layers, ids = engine.target.model.config.num_hidden_layers, SpecialIds.of(engine.target, engine.pair.tokenizer)
         self.changes, why = variants(drafter, layers, ids)
-        self.ways = _ways(engine, settings.base)
+        self.ways = drafting.ways(engine, settings.base)
         if len(self.ways) == 1:
             why[TEMPLATE] = "the tokenizer has no chat template"
         self.declared = Variant("", "", "as declared", drafter)
         self.layers = sorted({layer for one in (self.declared, *self.changes) for layer in one.drafter.layers})
         window = getattr(drafter, "window", settings.gamma + 1) - 1  # a shift needs one more
         self.gamma = max(1, min(spec.clamp_gamma(settings.gamma), window))
-        self.texts: dict[str, dict[str, _Text]] = {}
-        self.trials, self.elsewhere = list[_Trial](), _Trial(self.declared)  # on other text
+        self.texts: dict[str, dict[str, drafting.Text]] = {}
+        self.trials, self.elsewhere = list[drafting.Trial](), drafting.Trial(self.declared)  # on other text
         self.ours = [replace(one, id=f"our {one.id}") for one in own_prompts(2) if settings.texts.strip()]
         more = 2 * bool(settings.trained_for) + 2 * bool(settings.temperature)
         self.total = len(self.prompts) * (2 * len(self.ways) + len(self.changes) + more) + 2 * len(self.ours) + REPEATS
@@ -201,7 +172,7 @@ class _Examination:
 
     def templates(self) -> Iterator[Step]:
         """Draft along texts that follow another template."""
-        from specdiff_core.drafters.variants import TEMPLATE, Variant
+        from specdiff_core.explorations.study.variants import TEMPLATE, Variant
 
         for way in list(self.ways)[1:]:
             yield from self.written(way, self.engine, self.prompts)
@@ -210,8 +181,9 @@ class _Examination:
     def other_target(self) -> Iterator[Step]:
         """Draft on the target that the drafter was trained for, if it is another."""
         from specdiff_core.checkpoints.own_pairs import parse
-        from specdiff_core.drafters.variants import Variant
         from specdiff_core.engine import Engine
+        from specdiff_core.explorations.study import drafting
+        from specdiff_core.explorations.study.variants import Variant
         from specdiff_core.loading import load_pair
 
         if not self.settings.trained_for or self.stopped():
@@ -223,7 +195,7 @@ class _Examination:
         yield from self.written(TARGET, other, self.prompts)
         here, there = (one.source_name("target") for one in (pair, other.pair))
         yield from self.tried(Variant(TARGET, here, there, drafter), TARGET)
-        self.facts["agreement"] = _agreement(other, [*self.texts[""].values()])
+        self.facts["agreement"] = drafting.agreement(other, [*self.texts[""].values()])
 
     def temperatures(self) -> Iterator[Step]:
         """Decode at the temperature and at 0, if they differ."""
@@ -236,7 +208,7 @@ class _Examination:
                 if self.stopped():
                     return
                 run = fold(self.engine.decode(prompt.prompt, config, detail=False, stop=StopFlag(self.stopped)))
-                measured.append((run.committed, run.rounds))
+                measured.append((run.rounds, run.committed))
                 yield self.step(f"at temperature {config.temperature:g}: {prompt.id}")
         self.facts["runs"] = _compared(*runs)
 
@@ -260,20 +232,24 @@ class _Examination:
 
     def written(self, way: str, by: Engine, prompts: Sequence[Prompt]) -> Iterator[Step]:
         """Let a target write a text after each prompt."""
+        from specdiff_core.explorations.study import drafting
+
         self.texts[way] = {}
         for prompt in prompts:
             if self.stopped():
                 return
             with contextlib.suppress(ContextOverflow):  # a longer template: its row has the texts that fit
                 ids = self.ways.get(way, self.ways[""])(prompt.prompt)
-                text = _write(by, ids, self.settings.tokens, self.layers, self.stopped)
+                text = drafting.write(by, ids, self.settings.tokens, self.layers, self.stopped)
                 if not self.stopped():
                     self.texts[way][prompt.id] = text
             yield self.step(f"the target writes: {prompt.id}")
 
     def tried(self, change: Variant, way: str = "") -> Iterator[Step]:
         """Draft along the texts of a way, with a change."""
-        self.trials.append(_Trial(change))
+        from specdiff_core.explorations.study import drafting
+
+        self.trials.append(drafting.Trial(change))
         for prompt, text in self.texts[way].items():
             if self.stopped():
                 return
@@ -281,7 +257,7 @@ class _Examination:
             yield self.step(f"{change.declaration} {change.change}".strip())
 
 
-def _rows(trials: Sequence[_Trial], gamma: int) -> list[dict[str, Any]]:
+def _rows(trials: Sequence[drafting.Trial], gamma: int) -> list[dict[str, Any]]:
     """A row for each variant, the declared one first. Intervals are over texts; those of ratios are wide
     enough that at most 5 % of correctly declared drafters have any change above 1 by chance."""
     import numpy as np
@@ -335,10 +311,9 @@ def _kinds(correct: Mapping[str, Sequence[int]], kinds: Mapping[str, str]) -> li
 
 
 def _compared(hot: Sequence[tuple[int, int]], cold: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """τ of runs at the temperature over τ of greedy ones, from the (tokens, rounds) of each prompt."""
-    sampled = Resampled([len(hot)])
-    tau, greedy = (sums[0] / sums[1] for sums in (sampled.sums(0, hot), sampled.sums(0, cold)))
-    return {"tau": float(tau[0]), "others": float(greedy[0]), **_interval(sampled.interval(tau / greedy))}
+    """τ of runs at the temperature over τ of greedy ones, from the (rounds, tokens) of each prompt."""
+    tau, greedy = (sum(tokens for _, tokens in runs) / sum(rounds for rounds, _ in runs) for runs in (hot, cold))
+    return {"tau": tau, "others": greedy, **_interval(paired(cold, hot))}
 
 
 def _interval(interval: Interval) -> dict[str, float]:
@@ -481,78 +456,3 @@ def _positions(rows: Sequence[dict[str, Any]]) -> Figure:
         for row, (colour, dash) in zip(drawn, looks, strict=False)
     ]
     return draw.by_position(curves, hint="of the drafts that reach it", empty="Lines appear with the first drafts.")
-
-
-def _agreement(other: Engine, texts: Iterable[_Text]) -> float:
-    """The share of the tokens of ``texts`` that this engine's target chooses, too."""
-    from specdiff_core.maths.distributions import to_probs
-
-    agreed = total = 0
-    for text in texts:
-        run = other.target.start()
-        run.read(text.ids[: text.prompt - 1])
-        scores = run.score(text.ids[text.prompt - 1 : -1])
-        chosen = to_probs(scores.logits, Sampling(), other.target.suppress).argmax(-1).tolist()
-        agreed += sum(ours == theirs for ours, theirs in zip(chosen, text.ids[text.prompt :], strict=True))
-        total += len(chosen)
-    return agreed / max(total, 1)
-
-
-def _ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Sequence[int]]]:
-    """The ways to encode a prompt, by name: "" is the way of a run with ``base``, the others are
-    those that the tokenizer's template offers."""
-    template = str(getattr(engine.pair.tokenizer, "chat_template", None) or "")
-    names = {Template.PLAIN: "the bare prompt"}
-    if template:
-        names |= {Template.CHAT: "the chat template"}
-    if "enable_thinking" in template:
-        names |= {Template.CHAT: "the chat template, thinking off", Template.THINK: "the chat template, thinking on"}
-    encodings = {engine.encode(PROBE, base)}
-    ways: dict[str, Callable[[str], Sequence[int]]] = {"": partial(engine.encode, config=base)}
-    for declared, name in names.items():
-        config = dataclasses.replace(base, template=declared)
-        if (ids := engine.encode(PROBE, config)) not in encodings:
-            encodings.add(ids)
-            ways[name] = partial(engine.encode, config=config)
-    return ways
-
-
-def _write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], stopped: ShouldStop) -> _Text:
-    """The target's greedy text after ``ids``, up to where it is stopped, and the outputs of these layers."""
-    import torch
-
-    from specdiff_core.maths.distributions import to_probs
-
-    run, text, features = engine.target.start(layers), list(ids), []
-    features.append(run.read(text[:-1]))
-    for _ in range(min(tokens, run.room)):
-        if stopped():
-            break
-        scores = run.score(text[-1:])
-        features.append(scores.features)
-        text.append(int(to_probs(scores.logits, Sampling(), engine.target.suppress).argmax()))
-    joined = torch.cat([rows for rows in features if rows is not None]) if layers else None
-    by_layer = () if joined is None else joined.chunk(len(layers), -1)
-    return _Text(text, len(ids), dict(zip(layers, by_layer, strict=True)))
-
-
-def _correct(change: Variant, text: _Text, gamma: int) -> Iterator[int]:
-    """Correct tokens of a draft at every third position of the target's text."""
-    import torch
-
-    from specdiff_core.drafters.base import Context, run_to_end
-    from specdiff_core.maths.randomness import Streams
-
-    session, layers, observed = change.drafter.start(), change.drafter.layers, 0
-    streams, order = Streams(0, shared=False), RevealOrder.LEFT_TO_RIGHT
-    for position in range(max(FIRST, text.prompt), len(text.ids) - gamma + 1, EVERY):
-        read = slice(observed, position - 1)  # everything before the anchor
-        features = torch.cat([text.features[layer][read] for layer in layers], -1) if layers else None
-        session.observe(text.ids[read], features)
-        observed = position - 1
-        inputs: dict[str, Any] = {"ids": text.ids[:position], "sampler": streams.draft(position)}
-        context = Context.within(session.room, gamma=gamma + change.skip, sampling=Sampling(), order=order, **inputs)
-        drafted = run_to_end(session.draft(context)).ids[change.skip :]
-        pairs = zip(drafted, text.ids[position : position + gamma], strict=False)
-        wrong = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
-        yield len(drafted) if wrong is None else wrong

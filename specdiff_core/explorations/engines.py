@@ -1,4 +1,4 @@
-"""Which engine is broken? Of seven engines, hidden behind letters, six have one bug each (``decoding/broken.py``).
+"""Which engine is broken? Of seven engines, hidden behind letters, six have one bug each (``study/broken.py``).
 :class:`~specdiff_core.explorations.losslessness.Losslessness` runs them if its ``models`` are ``engines``.
 """
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Report
 from specdiff_core.explorations.figures import Figure, axes
-from specdiff_core.explorations.tables import CachedTarget, TableDrafter, TokenIds, dirichlet, logs, random_drafter
 
 if TYPE_CHECKING:
+    from specdiff_core.explorations.study.tables import CachedTarget, TableDrafter, TokenIds
     from specdiff_core.schema.settings import DecodeConfig
 
 MISTAKES = {
@@ -48,14 +48,14 @@ MISTAKES = {
         "may be a symbol that the target never writes.",
     ),
 }
-"""Engine of ``decoding/broken.py`` -> its bug, and how it shows."""
+"""Engine of ``study/broken.py`` -> its bug, and how it shows."""
 LETTERS = "ABCDEFG"
 SYMBOLS, SIGNS, KEPT, SPREAD = 5, "abcde", 3, 1.5
 """Symbols, whose mask comes after them; top-k; and Dirichlet's α of their distributions."""
 
 
 def hidden(seed: int) -> dict[str, str]:
-    """Letter -> its engine in ``decoding/broken.py``, in an order that depends on the seed."""
+    """Letter -> its engine in ``study/broken.py``, in an order that depends on the seed."""
     import numpy as np
 
     return dict(zip(LETTERS, np.random.default_rng(seed).permutation([*MISTAKES]).tolist(), strict=True))
@@ -63,6 +63,8 @@ def hidden(seed: int) -> dict[str, str]:
 
 def models(seed: int) -> tuple[CachedTarget, TableDrafter, TokenIds]:
     """A target, a drafter and a prompt with which each bug shows."""
+    from specdiff_core.explorations.study.tables import CachedTarget, TableDrafter, dirichlet, logs, random_drafter
+
     tables = lambda text: logs(dirichlet(seed, 3, *text, symbols=SYMBOLS, spread=SPREAD))
     guessed = lambda text, window: random_drafter(seed, text, window, SYMBOLS, SPREAD)
     return CachedTarget(tables, SYMBOLS + 1, (SYMBOLS,)), TableDrafter(guessed, SYMBOLS), (0,)

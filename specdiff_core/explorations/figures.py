@@ -160,6 +160,11 @@ def spread(row: Row) -> str:
     return f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}, {plural(row['prompts'], 'prompt')}"
 
 
+def timed(row: Row) -> str:
+    """A row's speed-up and its interval, for a mark."""
+    return f"{times(row['speedup'])}<br>{spread(row)}"
+
+
 def accepted_lengths(row: Row) -> list[float]:
     """Shares of the drafts of which exactly m = 0, 1, … tokens were accepted, from ``alpha_at`` and ``tested_at`` (of a
     tree: by depth). Their sums from m on are the joint rates by position, which vLLM reports."""

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, command_words
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
-from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations.measured import Runs
+from specdiff_core.explorations.run import command_words
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
-from specdiff_core.measure.statistics import interval
+from specdiff_core.measure.statistics import paired
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 
@@ -61,6 +62,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
     """τ, acceptance by position and guesses, while two drafters learn from random weights; then their race."""
 
     name: ClassVar = "learn"
+    rank: ClassVar = 9
     title: ClassVar = "Watch a drafter learn"
     question: ClassVar = "How does a drafter learn to be accepted, and does the loss matter?"
     takes: ClassVar = 150
@@ -373,10 +375,7 @@ def _tau(accepted: Sequence[Sequence[int]]) -> float:
 
 def _change(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> dict[str, float]:
     """Ratio of τ after to before, with a 95 % interval over the common texts."""
-    first, second = (
-        {str(text): (len(hits), len(hits) + sum(hits)) for text, hits in enumerate(twin)} for twin in (before, after)
-    )
-    change = interval(first, second, {"all": list(first)})["all"]
+    change = paired(*([(len(hits), len(hits) + sum(hits)) for hits in twin] for twin in (before, after)))
     return {"value": change.value, "low": change.low, "high": change.high}
 
 

@@ -20,7 +20,6 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, axes, ratio
-from specdiff_core.explorations.tables import CachedTarget, TokenIds, constructed
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Verified
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specdiff_core.engine import Engine
+    from specdiff_core.explorations.study.tables import CachedTarget, TokenIds
 
 BATCH = 50
 """Runs of each rule between two points at which other runs may decode."""
@@ -54,6 +54,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     """The distance between the distribution of each rule's text and the target's own."""
 
     name: ClassVar = "losslessness"
+    rank: ClassVar = 3
     title: ClassVar = "Losslessness"
     question: ClassVar = "Does the text have the target's distribution, and would you notice if it did not?"
     takes: ClassVar = 40
@@ -170,9 +171,9 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         return (self.models,) if self.embedded else ()
 
     def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
-        from specdiff_core.decoding.broken import ENGINES, Misreporting
         from specdiff_core.decoding.clock import DeviceClock
         from specdiff_core.decoding.loop import speculate
+        from specdiff_core.explorations.study.broken import ENGINES, Misreporting
         from specdiff_core.models.device import cpu_threads
 
         self.check()
@@ -382,6 +383,8 @@ def _joint(outcomes: list[dict[str, Any]]) -> Figure:
 
 def _models(settings: Losslessness, engine: Engine) -> tuple[CachedTarget, Any, TokenIds]:
     """The target, the drafter and the prompt of these settings."""
+    from specdiff_core.explorations.study.tables import CachedTarget, constructed
+
     if settings.game:
         return engines.models(settings.seed)
     if not settings.embedded:

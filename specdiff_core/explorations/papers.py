@@ -3,7 +3,7 @@ their hardware is faster, so only compare shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from specdiff_core.explorations import figures as draw
@@ -40,6 +40,17 @@ BY_TEMPERATURE = (
     Curve("EAGLE-3, Qwen3-8B", (0, 1), (2.02, 1.88), f"{_DFLASH}, trees of 60 nodes"),
 )
 """Speed-up by the target's temperature."""
+
+
+def beside(
+    curves: Sequence[Curve], rows: Sequence[draw.Row], x: str, words: Callable[[draw.Row], str]
+) -> dict[str, Any]:
+    """Fields of a figure: the speed-ups of measured rows by their field ``x``, and the published ones."""
+    hovers = [[row["race"], f"{words(row)}: {draw.timed(row)}"] for row in rows]
+    points = [row[x] for row in rows], [row["speedup"] for row in rows]
+    look: dict[str, Any] = {"dash": "solid", "mark": "circle", "error_y": draw.whisker(rows, "speedup", "@draft")}
+    own = draw.trace("measured", *points, "@draft", words=hovers, **look)
+    return {"data": [own, *overlaid(curves)], "opens": "a point opens its race"}
 
 
 def overlaid(curves: Sequence[Curve]) -> list[dict[str, Any]]:

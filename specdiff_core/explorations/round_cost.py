@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, spread, styles, times
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, styles, times
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.methods import BASELINE, Method, find_method, methods_of
 
@@ -35,6 +35,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
     """The cost of passes by their rows; τ, the cost of a round and the accepted tokens of every method."""
 
     name: ClassVar = "what-it-takes"
+    rank: ClassVar = 2
     title: ClassVar = "What would it take?"
     question: ClassVar = "How accurate, or how cheap, must a drafter be to pay off?"
     takes: ClassVar = 40
@@ -72,9 +73,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         def answer() -> Answer:
             widths = times["none"].costs
             one_row = widths.target[1]
-            rows = [_row(*entry, runs, one_row) for entry in methods.values()]
-            if best := draw.fastest(rows):
-                rows = [row | runs.behind(row["race"], best["race"]).get("all", {}) for row in rows]
+            rows = runs.compared([_row(*entry, runs, one_row) for entry in methods.values()])
             facts = {
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
@@ -128,7 +127,7 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
 
     def words(row: Row) -> str:
         round = f"{1000 * row['seconds_per_round']:.1f} ms a round"
-        return f"{row['label']}: {times(row['speedup'])}<br>{spread(row)}<br>{round}"
+        return f"{row['label']}: {draw.timed(row)}<br>{round}"
 
     hint = "★: the page’s sandbox, in bare vanilla passes; lines of equal speed-up, dashed: 1×"
     return draw.plane(measured, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)

@@ -12,7 +12,7 @@ from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, StopFlag, drafters_used
+from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
@@ -41,6 +41,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
     """The rounds of two runs along the text, and of a third that branches off at a rejection."""
 
     name: ClassVar = "side-by-side"
+    rank: ClassVar = 8
     title: ClassVar = "Two runs side by side"
     question: ClassVar = "Where does each run accept and reject, and what if a token had been different?"
     takes: ClassVar = 5
@@ -83,8 +84,9 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
     ] = 1
 
     @property
-    def drafters(self) -> tuple[str, ...]:
-        return drafters_used(self.pair, (self.a, self.b))
+    def methods(self) -> tuple[str, ...]:
+        """The methods of both runs."""
+        return self.a, self.b
 
     def config(self, run: str) -> DecodeConfig:
         """The settings of run ``a`` or ``b``.

@@ -1,13 +1,32 @@
-"""An answer as an HTML file that needs no page. Its charts can be saved as pictures in the browser."""
+"""An answer as files that need no page: its table as CSV, and all of it as HTML, whose charts can be saved as pictures
+in the browser."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping
 from typing import Any
 
 from specdiff_core.explorations.base import Board, Report
 from specdiff_core.explorations.figures import Figure, escaped, times
 from specdiff_core.schema.palette import ROLES
+
+
+def as_csv(rows: list[dict[str, Any]]) -> str:
+    """``rows`` as a CSV file. A list of numbers is one cell, separated by spaces; text that a
+    spreadsheet would run as a formula gets an apostrophe in front."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, dict.fromkeys(name for row in rows for name in row))
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return file.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def painted(value: Any) -> Any:

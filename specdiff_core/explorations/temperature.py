@@ -13,8 +13,8 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
-from specdiff_core.explorations.papers import BY_TEMPERATURE, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
+from specdiff_core.explorations.papers import BY_TEMPERATURE, beside
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask
@@ -38,6 +38,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
     """α, τ and speed-up for every pair of temperatures, and the drafter's confidence against the target's."""
 
     name: ClassVar = "temperature"
+    rank: ClassVar = 4
     title: ClassVar = "Temperature and calibration"
     question: ClassVar = "How much speed does temperature cost, and is the drafter's confidence calibrated?"
     takes: ClassVar = 45
@@ -78,8 +79,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                     {"temperature": degree, "draft_temperature": draft, **runs.row(_key(degree, draft))}
                     for draft in drafts
                 ]
-                best = draw.fastest(own)
-                rows += [row | runs.behind(row["race"], best["race"]).get("all", {}) for row in own] if best else own
+                rows += runs.compared(own)
             reliable = [
                 {"temperature": degree, "draft_temperature": draft, **reliability(tested)}
                 for (degree, draft), tested in tests.items()
@@ -149,7 +149,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             figures=[
                 heat(
                     "speedup",
-                    lambda row: f"{times(row['speedup'])}<br>{spread(row)}",
+                    draw.timed,
                     key="speed",
                     title="Speed-up over vanilla at the same temperature",
                 ),
@@ -238,19 +238,13 @@ def _fall(best: Sequence[Mapping[str, Any]]) -> Iterator[Figure]:
         return
 
     def words(row: Mapping[str, Any]) -> str:
-        at = f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}"
-        return f"{at}: {times(row['speedup'])}<br>{spread(row)}"
+        return f"target {row['temperature']:g}, drafter {row['draft_temperature']:g}"
 
-    hovers = [[row["race"], words(row)] for row in best]
-    x, y = [row["temperature"] for row in best], [row["speedup"] for row in best]
-    whiskers = draw.whisker(best, "speedup", "@draft")
-    own = draw.trace("measured", x, y, "@draft", dash="solid", mark="circle", words=hovers, error_y=whiskers)
     yield Figure(
         key="fall",
         title="Speed-up by the target’s temperature",
         hint="at the fastest drafter temperature, which chance favours; click a published curve to lay it over",
-        opens="a point opens its race",
-        data=[own, *overlaid(BY_TEMPERATURE)],
+        **beside(BY_TEMPERATURE, best, "temperature", words),
         layout=draw.speeds("temperature of the target", showlegend=True),
     )
 

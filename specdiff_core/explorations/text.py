@@ -15,7 +15,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
 from specdiff_core.explorations.fields import METHOD
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
-from specdiff_core.explorations.runs import Runs
+from specdiff_core.explorations.measured import Runs
 from specdiff_core.measure.statistics import wilson
 from specdiff_core.measure.store import Rows
 from specdiff_core.schema.events import Committed, Event, Finished, RoundStarted, TargetScored, Verified
@@ -45,6 +45,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
     """Acceptance by kind of token, kind of text and the target's entropy; speed, τ and α by text length."""
 
     name: ClassVar = "text"
+    rank: ClassVar = 5
     title: ClassVar = "Which text is easy?"
     question: ClassVar = "Which tokens does a drafter predict, and does drafting still pay in long texts?"
     takes: ClassVar = 25

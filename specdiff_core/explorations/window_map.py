@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, spread, times
-from specdiff_core.explorations.papers import BY_STEPS, overlaid
-from specdiff_core.explorations.runs import RUN_COLUMNS, Runs
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, timed, times
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
+from specdiff_core.explorations.papers import BY_STEPS, beside
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.errors import ConfigError
@@ -27,7 +27,7 @@ from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
-from specdiff_core.schema.settings import DecodeConfig, Order, RevealOrder
+from specdiff_core.schema.settings import DecodeConfig, Order, RevealOrder, cut_steps
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -43,6 +43,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
     controller's, with its regret: 1 − its speed-up over that of the best fixed setting."""
 
     name: ClassVar = "window-map"
+    rank: ClassVar = 1
     title: ClassVar = "γ × T map"
     question: ClassVar = "Which window pays off, and with how many denoising steps?"
     takes: ClassVar = 150
@@ -95,7 +96,9 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         if find_pair(self.pair).drafter(self.drafter).drafting == "sequential":
             cells = [BenchSetting(self.drafter, gamma, gamma) for gamma in gammas]
         else:
-            all_cells = [BenchSetting(self.drafter, gamma, T) for gamma in gammas for T in steps if gamma >= T]
+            all_cells = [
+                BenchSetting(self.drafter, gamma, T) for gamma in gammas for T in steps if cut_steps(T, gamma) == T
+            ]
             cells = [cell for cell in all_cells if cell.effective(self.base)[1]]
         if not cells:
             words = f"There is nothing to measure: {self.drafter} supports none of these windows and steps."
@@ -129,8 +132,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             facts: dict[str, Any] = {"threads": runs.threads, "skipped": skipped}
             facts |= {"curve": curve.plain()} if curve.draft else {}
             rows = [_row(cell, runs, curve) for cell in ordered]
-            if best := draw.fastest(row for row in rows if not row["auto"]):
-                rows = [row | runs.behind(row["race"], best["race"]).get("all", {}) for row in rows]
+            rows = runs.compared(rows, [row for row in rows if not row["auto"]])
             return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
 
         total = (REPEATS + len(cells)) * len(prompts)
@@ -216,7 +218,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
     def measured(row: Mapping[str, Any]) -> str:
         guess = f"<br>predicted {times(row['predicted'])}" if "predicted" in row else ""
         return (
-            f"measured speed-up {times(row['speedup'])}<br>{spread(row)}<br>τ = {ratio(row['tau'])}, "
+            f"measured speed-up {timed(row)}<br>τ = {ratio(row['tau'])}, "
             f"α = {ratio(row['alpha'])}<br>{1000 * row['seconds_per_round']:.1f} ms a round{guess}"
         )
 
@@ -240,13 +242,13 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         "steps",
         "gamma",
         "speedup",
-        lambda row: f"T {row['steps']}, γ {row['gamma']}: {times(row['speedup'])}<br>{spread(row)}",
+        lambda row: f"T {row['steps']}, γ {row['gamma']}: {timed(row)}",
         name="T {}",
         whiskers=True,
     )
     if chosen and lines:
         ends = [min(row["gamma"] for row in cells), max(row["gamma"] for row in cells)]
-        hover = f"controller: {times(chosen['speedup'])}<br>{spread(chosen)}"
+        hover = f"controller: {timed(chosen)}"
         y, words = [chosen["speedup"]] * 2, [[chosen.get("race"), hover]] * 2
         lines.append(draw.trace("controller", ends, y, "@accent", dash="longdash", width=2.4, words=words))
     yield Figure(
@@ -270,19 +272,11 @@ def _by_steps(cells: Sequence[Row]) -> Iterator[Figure]:
     fastest = [row for row in by_steps if row]
     if len(fastest) < 2 or all(row["steps"] == row["gamma"] for row in fastest):  # a pass for each token
         return
-    x, y = [row["steps"] for row in fastest], [row["speedup"] for row in fastest]
-    hovers = [
-        [row["race"], f"T {row['steps']}, γ {row['gamma']}: {times(row['speedup'])}<br>{spread(row)}"]
-        for row in fastest
-    ]
-    whiskers = draw.whisker(fastest, "speedup", "@draft")
-    own = draw.trace("measured", x, y, "@draft", dash="solid", mark="circle", words=hovers, error_y=whiskers)
     yield Figure(
         key="steps",
         title="Speed-up by T, at its fastest γ",
         hint="the fastest of several γ, which chance favours; click a published curve to lay it over",
-        opens="a point opens its race",
-        data=[own, *overlaid(BY_STEPS)],
+        **beside(BY_STEPS, fastest, "steps", lambda row: f"T {row['steps']}, γ {row['gamma']}"),
         layout=draw.speeds("T, denoising steps", showlegend=True),
     )
 

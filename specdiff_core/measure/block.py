@@ -11,7 +11,7 @@ from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Committed, Event
 from specdiff_core.schema.pairs import find_pair
-from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.settings import DecodeConfig, cut_steps
 from specdiff_core.schema.summary import header_of, staged
 
 WIDEST, STEPS = 16, (1, 2, 4, 8)
@@ -24,7 +24,7 @@ def window_settings(config: DecodeConfig) -> dict[str, DecodeConfig]:
     return {
         f"{gamma}/{steps}": dataclasses.replace(config, gamma=gamma, steps=steps)
         for gamma, steps in itertools.product(range(1, longest + 1), STEPS)
-        if steps <= gamma
+        if cut_steps(steps, gamma) == steps
     }
 
 

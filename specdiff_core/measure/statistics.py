@@ -57,6 +57,12 @@ def interval(baseline: Costs, other: Costs, groups: Mapping[str, Sequence[str]])
     }
 
 
+def paired(baseline: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> Interval:
+    """:func:`interval` of two lists of (seconds or rounds, tokens) of the same prompts, as one group."""
+    first, second = ({str(number): cost for number, cost in enumerate(side)} for side in (baseline, other))
+    return interval(first, second, {"all": list(first)})["all"]
+
+
 def ratios(counts: Costs, groups: Mapping[str, Sequence[str]]) -> dict[str, Interval]:
     """The second of two counts over the first, such as tokens over rounds: by group of prompts, and as ``mean`` of the
     groups, as in :func:`interval`; nothing without a group."""

@@ -19,7 +19,7 @@ import msgspec
 from specdiff_core.schema import published
 from specdiff_core.schema.errors import ConfigError, no_such
 from specdiff_core.schema.published import FAMILIES, Family, Model
-from specdiff_core.schema.settings import DecodeConfig, RevealOrder
+from specdiff_core.schema.settings import DecodeConfig, RevealOrder, cut_steps
 
 ENTRY_POINTS = "specdiff.drafters"
 
@@ -79,7 +79,7 @@ class DrafterSpec:
 
     def passes(self, gamma: int, steps: int) -> int:
         """Drafter passes for a window of γ with T = ``steps``, which only denoisers use."""
-        return {"denoise": min(steps, gamma), "sequential": gamma}.get(self.drafting, 1)
+        return {"denoise": cut_steps(steps, gamma), "sequential": gamma}.get(self.drafting, 1)
 
     def clamp(self, config: DecodeConfig) -> DecodeConfig:
         """``config`` limited to what this drafter supports: its window; one denoising pass for a

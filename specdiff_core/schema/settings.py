@@ -140,6 +140,11 @@ class Sampling:
     top_p: float = 1.0
 
 
+def cut_steps(steps: int, gamma: int) -> int:
+    """T, at most γ, because each denoising step reveals at least one token; 1 if nothing is drafted."""
+    return max(1, min(steps, gamma))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeConfig:
     """All settings of one decode. Construction validates; use :meth:`parse` for untrusted names as well.
@@ -224,7 +229,7 @@ class DecodeConfig:
     def __post_init__(self) -> None:
         for name, field in SETTINGS.items():
             object.__setattr__(self, name, field.read(getattr(self, name)))
-        if self.steps > self.gamma:
+        if cut_steps(self.steps, self.gamma) < self.steps:
             what = f"T = {self.steps} denoising steps cannot reveal γ = {self.gamma} tokens."
             raise ConfigError(what, field="steps", hint=f"Choose T at most {self.gamma}, or a larger γ.")
         if self.num_drafts > 1 and self.tree_nodes:

@@ -1,22 +1,20 @@
 """Seven engines for the question "Which engine is broken?": six have one bug each, **on purpose**; never decode with
-them. Each is the loop of ``loop.py`` with one real mistake in its draws, its q or its verification."""
+them. Each is the loop of ``decoding/loop.py`` with one real mistake in its draws, its q or its verification."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from msgspec.structs import replace
 from torch import Tensor
 
 from specdiff_core.decoding.verify import Decision, verify
+from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.maths.randomness import Candidates, Sampler, Streams
 from specdiff_core.schema.settings import Rule, Selection
-
-if TYPE_CHECKING:
-    from specdiff_core.drafters.base import Context, DenoiseState, Draft
 
 DRAWN_AT = 2.0
 """The temperature at which one engine draws its drafts, while its q has another one."""

@@ -6,13 +6,14 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import numpy as np
+import torch
+from torch import Tensor
 
-    from specdiff_core.drafters.base import Context, DenoiseState, Draft
-    from specdiff_core.models.target import Scores
+from specdiff_core.drafters.base import Context, DenoiseState, Draft
+from specdiff_core.drafters.denoise import denoise
+from specdiff_core.models.target import Scores
 
 TokenIds = tuple[int, ...]
 MASK = 3
@@ -42,10 +43,6 @@ class CachedTarget:
         self._text += ids
 
     def score(self, ids: Sequence[int], parents: Sequence[int] | None = None) -> Scores:
-        import torch
-
-        from specdiff_core.models.target import Scores
-
         before = range(-1, len(ids) - 1) if parents is None else (-1, *(parent + 1 for parent in parents))
         texts: list[TokenIds] = []  # up to and including each id
         for token, parent in zip(ids, before, strict=True):
@@ -78,8 +75,6 @@ class TableDrafter:
         """No state."""
 
     def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-        from specdiff_core.drafters.denoise import denoise
-
         text = tuple(context.ids)
         return (
             yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=self._mask_id)
@@ -100,8 +95,6 @@ def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
     """Reveals a fair coin in the last slot first, because its confidence elsewhere is lower, then
     copies it into the others: p/q accepts a first token with probability ½ only, which changes the
     distribution of the last token, as it is never rejected."""
-    import torch
-
     last = window[-1]
     if last == MASK:
         rows = [logs([1.0, 1.0, 1.0, 0.0])] * (len(window) - 1) + [logs([0.5, 0.5, 0.0, 0.0])]
@@ -112,8 +105,6 @@ def _coin_drafter(text: TokenIds, window: TokenIds) -> Tensor:
 
 def random_drafter(seed: int, text: TokenIds, window: TokenIds, symbols: int = 3, spread: float = 0.8) -> Tensor:
     """A random drafter that sees the revealed symbols of the window."""
-    import torch
-
     return torch.stack(
         [
             logs(dirichlet(seed, 2, slot, *text, 9, *window, symbols=symbols, spread=spread))
@@ -124,12 +115,8 @@ def random_drafter(seed: int, text: TokenIds, window: TokenIds, symbols: int = 3
 
 def dirichlet(*key: int, symbols: int = 3, spread: float = 0.8) -> list[float]:
     """A distribution over the symbols, fixed by the key; the mask has no probability."""
-    import numpy as np
-
     return [*np.random.default_rng(key).dirichlet([spread] * symbols).tolist(), 0.0]
 
 
 def logs(weights: Sequence[float]) -> Tensor:
-    import torch
-
     return torch.tensor([math.log(weight) if weight > 0 else -math.inf for weight in weights])

@@ -65,7 +65,7 @@ class SpecialIds(NamedTuple):
 @singledispatch
 def variants(drafter: Any, layers: int, vocab: SpecialIds) -> Variants:
     """Every variant that changes one declaration of this kind of drafter, except the template.
-    Kinds of drafters register their own (``@variants.register``, here or in their files).
+    Kinds of drafters register their own (``@variants.register``).
 
     Args:
         layers: of the target.

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.decoding.pieces import with_pieces
+from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import ShouldStop, StopFlag
+from specdiff_core.explorations.figures import Row
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.race import race
 from specdiff_core.measure.runner import Run, plan
@@ -225,6 +227,11 @@ class Runs(Rows):
         counts = {kind: [len(prompts)] for kind, prompts in groups.items()} | {"all": [len(every)]}
         counts["mean"] = [len(prompts) for prompts in groups.values()]
         return {kind: bounds(found[kind], size, name="behind", prefix="behind_") for kind, size in counts.items()}
+
+    def compared(self, rows: Sequence[dict[str, Any]], among: Sequence[Row] | None = None) -> list[dict[str, Any]]:
+        """Rows of :meth:`row`, each with how far it is behind the fastest one (of ``among``)."""
+        best = draw.fastest(rows if among is None else among)
+        return [row | (self.behind(row["race"], best["race"]).get("all", {}) if best else {}) for row in rows]
 
     def prompt_rows(self, names: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The counts of every run, by setting and prompt, so that an interval can be computed again."""
