@@ -97,6 +97,7 @@ def test_the_notebook_asks_and_answers_in_the_words_of_the_page() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_passes")
 def test_the_notebook_of_the_workshop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cell decodes, here with one prompt and few runs, and ends in a chart, as it would in Jupyter."""
     monkeypatch.chdir(ROOT / "notebooks")

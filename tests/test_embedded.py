@@ -124,7 +124,7 @@ def test_match_is_vanilla_token_for_token(
     engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, temperature: float, extent: str
 ) -> None:
     index = DRAFTERS.index(drafter)
-    for number, prompt in chosen(extent, TEMPERATURES.index(temperature), 2 * len(TEMPERATURES)):
+    for number, prompt in chosen(extent, TEMPERATURES.index(temperature), 4 * len(TEMPERATURES)):
         gamma, steps = [(4, 1), (4, 4), (16, 1), (16, 4)][(number + index) % 4]
         tokens = 16 if extent == "few" else 24
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
@@ -146,7 +146,7 @@ def test_match_is_vanilla_through_trees_and_several_drafts(
     engine: Engine, vanilla_ids: Callable[..., tuple[int, ...]], drafter: str, shape: dict[str, Any], extent: str
 ) -> None:
     """Branches are read under a mask of their own and compacted in the cache; not one token may move."""
-    for index, (number, prompt) in enumerate(chosen(extent, 0, 8)):
+    for index, (number, prompt) in enumerate(chosen(extent, 0, 11)):
         temperature, tokens = (0.0, 1.0)[index % 2], 16 if extent == "few" else 24
         settings = {"temperature": temperature, "seed": number, "max_new_tokens": tokens, "rule": Rule.MATCH}
         config = DecodeConfig.parse({"drafter": drafter, "gamma": 9, **settings, **shape})
@@ -155,7 +155,7 @@ def test_match_is_vanilla_through_trees_and_several_drafts(
 
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_vanilla_is_transformers_generate(engine: Engine, extent: str) -> None:
-    for _, text in chosen(extent, 0, 2):
+    for _, text in chosen(extent, 0, 5):
         prompt = torch.tensor([engine.encode(text)])
         theirs = as_stock(engine).generate(
             prompt,
@@ -193,7 +193,7 @@ def test_bf16_decodes_on_every_device(device: str) -> None:
 def test_drafts_are_worth_something(engine: Engine, drafter: str, extent: str) -> None:
     """Not a timing: the drafter agrees with the target far more often than an untrained one could."""
     total, tokens = fold([]), 40 if extent == "few" else 24
-    for _, prompt in chosen(extent, 2, 3):
+    for _, prompt in chosen(extent, 2, 6):
         total = total + fold(engine.decode(prompt, DecodeConfig(drafter=drafter, max_new_tokens=tokens), detail=False))
     assert total.tau is not None and total.tau > least_of(drafter)
 

@@ -136,7 +136,7 @@ DRAFTS: dict[str, Any] = {"rules": "self,trie,multi_round", "steps": 1, "runs": 
         slow({"models": "tables", "order": "random", "gamma": 3, "steps": 3, "length": 3}),
         {"models": "tables", "order": "value_confidence", "steps": 1, "seed": 3},
         slow({"models": "tables", "temperature": 0, "draft_temperature": 1}),
-        slow({"models": "masked_streak", "order": "entropy", "top_k": 3, "runs": 200}),
+        slow({"models": "masked_streak", "order": "entropy", "top_k": 3, "rules": "ratio,block"}),
     ],
     ids=str,
 )

@@ -146,7 +146,6 @@ def test_expected_tokens() -> None:
 
 
 def test_methods_are_placed_by_their_rounds(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(round_cost, "REPEATS", 1)
     monkeypatch.setattr(round_cost, "ROWS", (1, 2))
     monkeypatch.setattr(round_cost, "WINDOWS", (1,))
     all_methods, few = RoundCost.methods.fget, ("dflash", "prompt_lookup")

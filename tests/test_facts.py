@@ -25,7 +25,7 @@ import specdiff_core
 from specdiff_core.schema import events, pairs
 from specdiff_core.schema.errors import ConfigError, TraceError, TraceSchemaError
 from specdiff_core.schema.events import Committed, DraftReady, Finished, PiecesSeen, Span, TargetScored, Verified
-from specdiff_core.schema.methods import METHODS, find_method, methods_of
+from specdiff_core.schema.methods import METHODS, methods_of
 from specdiff_core.schema.metrics import Metrics, fold, passed_positions, predict, speed_up
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, RevealOrder, Rule, Sampling, Settings
@@ -327,12 +327,6 @@ def test_every_method_is_a_setting_that_the_embedded_pair_can_follow() -> None:
         )
     assert methods_of("embedded") == METHODS
     assert len({method.name for method in METHODS}) == len(METHODS)
-
-
-def test_an_unknown_method_is_refused_with_the_names_that_exist() -> None:
-    with pytest.raises(ConfigError, match="no method called 'medusa'") as caught:
-        find_method("medusa")
-    assert "dflash" in caught.value.hint
 
 
 def test_the_readme_shows_every_method() -> None:
