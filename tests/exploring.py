@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -17,6 +17,12 @@ SMALL: dict[str, Any] = {"flavours": "stories,code", "per_flavour": 1, "tokens":
 HEATED: dict[str, Any] = {"drafter": "masked", "tokens": 8, "temperatures": "0,1", "draft_temperatures": "0.7,1"}
 MAP: dict[str, Any] = {**SMALL, "gammas": "2,4", "steps": "1,2,4", "drafter": "masked_streak", "controller": "false"}
 TWO: dict[str, Any] = {"a": "specdiff", "b": "dflash", "tokens": 16}
+
+
+class StopWhen(NamedTuple):
+    """A stop event that is set once a condition holds."""
+
+    is_set: Callable[[], bool]
 
 
 def slow(*values: Any) -> Any:

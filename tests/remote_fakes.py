@@ -14,7 +14,8 @@ from app_fakes import FakeDecoder
 from msgspec import Meta
 
 from app.run import exploration, process
-from specdiff_core.explorations.base import Answer, Exploration, ShouldStop, Step
+from specdiff_core.explorations.base import Answer, Exploration, Step
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError
 from specdiff_core.schema.events import Committed, Event
 from specdiff_core.schema.settings import DecodeConfig
@@ -81,11 +82,11 @@ class Counting(Exploration, frozen=True, kw_only=True):
     fails_at: Annotated[int, Meta(title="Fails at")] = 0
     words: Annotated[str, Meta(title="Words")] = ""
 
-    def explore(self, engine: Any, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Any, stop: Stop) -> Iterator[Step]:
         for number in range(1, self.to + 1):
             if self.fails_at == number:
                 raise OutOfMemory("The device ran out of memory.", hint="Count less far.")
-            if stopped():
+            if stop.is_set():
                 return
             time.sleep(self.pause)
             rows = [{"number": done} for done in range(1, number + 1)]

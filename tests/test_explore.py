@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from exploring import HEATED, MAP, TWO, changed, explore, slow
+from exploring import HEATED, MAP, TWO, StopWhen, changed, explore, slow
 
 import specdiff_core as lab
 from specdiff_core.cli import build_parser
@@ -130,14 +130,14 @@ def test_stop_ends_a_question_within_a_few_passes(
     monkeypatch.setattr(CausalLM, "decode", counted)
     monkeypatch.setattr(engine.target, "_exactness", {})  # the self-test of its bits can be stopped, too
     with contextlib.suppress(SpecDiffError):  # nothing was measured
-        ExplorationRun(parse(EXPLORATIONS[name], {}), engine, lambda: len(passes) >= after).advance()
+        ExplorationRun(parse(EXPLORATIONS[name], {}), engine, StopWhen(lambda: len(passes) >= after)).advance()
     assert after <= len(passes) <= after + 4
 
 
 def test_an_answer_stopped_before_its_first_run_does_not_say_zero_threads(engine: Engine) -> None:
     steps: list[Step] = []
     what = parse(Temperature, {"texts": "Once upon a time", "tokens": 8})
-    final = ExplorationRun(what, engine, lambda: bool(steps)).advance(progress=steps.append)
+    final = ExplorationRun(what, engine, StopWhen(lambda: bool(steps))).advance(progress=steps.append)
     assert final.done == 1 and final.result and final.result.machine["threads"] >= 1
 
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from exploring import changed, explore
+from exploring import StopWhen, changed, explore
 
 from specdiff_core.engine import Engine
 from specdiff_core.explorations.base import Step
@@ -144,7 +144,7 @@ def test_a_budget_is_measured_attempt_by_attempt(engine: Engine) -> None:
     """Also where somebody presses Stop: what was done by then is whole."""
     steps: list[Step] = []
     what = parse(Budget, {"methods": "specdiff", "problems": 2, "attempts": 2, "tokens": 8})
-    final = ExplorationRun(what, engine, lambda: len(steps) >= 3).advance(progress=steps.append)
+    final = ExplorationRun(what, engine, StopWhen(lambda: len(steps) >= 3)).advance(progress=steps.append)
     assert (final.done, final.total) == (3, 4)
     facts = steps[-1].answer().facts
     attempts = check_attempts(final.result.rows, final.result.facts)

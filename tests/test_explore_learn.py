@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_two_drafters_learn_and_the_loaded_weights_stay(
 @pytest.mark.slow
 def test_what_is_measured_is_the_rounds_of_a_greedy_decode(engine: Engine, tmp_path: Path) -> None:
     what = parse(Learn, {})
-    writer = learn._Writer(engine, 0)
+    writer = learn._Writer(engine, 0, threading.Event())
     prompts = what.prompts(engine)[0][:3]
     corpus = writer.write([(engine.encode(prompt.prompt), 0.0) for prompt in prompts], 40)
     twin = learn._Twin(writer, learn.STREAK, tmp_path)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from exploring import explore, slow
+from exploring import StopWhen, explore, slow
 
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import engines, losslessness
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("few_passes")
 
 def test_stop_keeps_what_was_done_also_within_a_batch(engine: Engine) -> None:
     asked = itertools.count()
-    final = ExplorationRun(parse(Losslessness, {}), engine, lambda: next(asked) > 70).advance()
+    final = ExplorationRun(parse(Losslessness, {}), engine, StopWhen(lambda: next(asked) > 70)).advance()
     assert 50 < final.done == final.result.facts["runs"] < 100
 
 
@@ -116,7 +117,7 @@ def test_others_keep_their_threads_while_it_is_paused(engine: Engine) -> None:
     before, seen = torch.get_num_threads(), list[int]()
     torch.set_num_threads(2)
     try:
-        steps = parse(Losslessness, {"runs": 200, "rules": "ratio"}).explore(engine, lambda: False)
+        steps = parse(Losslessness, {"runs": 200, "rules": "ratio"}).explore(engine, threading.Event())
         for _ in steps:
             seen.append(torch.get_num_threads())
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import types
 from functools import partial
 from typing import Any
@@ -166,6 +167,6 @@ def test_all_runs_use_as_many_threads() -> None:
     decoder = FakeDecoder()
     what = parse(WindowMap, {**MAP, "flavours": "stories", "gammas": "2", "steps": "1"})
     cells = {cell.key: cell.config(what.base) for cell in what.cells()}
-    runs = Runs(decoder, what.base, cells, what.prompts(decoder)[0], lambda: False)
+    runs = Runs(decoder, what.base, cells, what.prompts(decoder)[0], threading.Event())
     list(runs.fill())
     assert set(decoder.asked_threads) == {runs.threads} == {2}

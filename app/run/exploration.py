@@ -82,7 +82,7 @@ def exploring(factory: Factory) -> Explore:
 
 def parts(engine: Decoder, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
     """Run an exploration part by part here. Before raising an error, yield what was measured."""
-    run, over = ExplorationRun(exploration, cast("Engine", engine), stop.is_set), False
+    run, over = ExplorationRun(exploration, cast("Engine", engine), stop), False
     while not over:
         try:
             snapshot = run.advance(SLICE)

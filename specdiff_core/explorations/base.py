@@ -18,6 +18,7 @@ import msgspec
 from specdiff_core.explorations.fields import PAIR, SEED, TEMPERATURE, window_drafter
 from specdiff_core.explorations.figures import Figure
 from specdiff_core.measure.prompts import OWN_TEXTS, Problem, Prompt, own_prompts
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError, SpecDiffError
 from specdiff_core.schema.fields import ask, fields_of
 from specdiff_core.schema.methods import resolve_methods
@@ -26,7 +27,6 @@ from specdiff_core.schema.settings import DecodeConfig
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-ShouldStop = Callable[[], bool]
 P = TypeVar("P", Prompt, Problem)
 
 
@@ -119,11 +119,11 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         drafter = getattr(self, "drafter", "")
         return (window_drafter(self.pair, drafter) if self.windows else drafter,) if drafter else ()
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         """Measure, one step at a time. Between two steps other runs may use ``engine``.
 
         Args:
-            stopped: called before each pass; completed runs stay in the answer.
+            stop: checked before each pass; completed runs stay in the answer.
 
         Raises:
             SpecDiffError: nothing can be measured; the message says why.
@@ -226,9 +226,3 @@ def _read_line(line: str, number: int) -> Prompt:
     if line.lstrip().startswith("{"):
         return msgspec.json.decode(line, type=Prompt)
     return Prompt(id=f"line-{number}", flavour="yours", prompt=line.strip())
-
-
-class StopFlag(NamedTuple):
-    """A stop function in the form that ``decode`` takes."""
-
-    is_set: ShouldStop

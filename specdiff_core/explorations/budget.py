@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, each_line
+from specdiff_core.explorations.base import Answer, Exploration, Report, Step, each_line
 from specdiff_core.explorations.fields import METHOD, SEED
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio, times
 from specdiff_core.explorations.measured import Runs
@@ -22,6 +22,7 @@ from specdiff_core.measure.answers import canonical, final_answer
 from specdiff_core.measure.problems import EXAMPLES, PROBLEMS
 from specdiff_core.measure.prompts import Problem, Prompt, Text
 from specdiff_core.measure.votes import Attempt, curves, read_attempt
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import find_method
@@ -135,7 +136,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             )
         return problems, skipped
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         problems, skipped = self.chosen(engine)
         prompts = [
             Prompt(id=f"problem {number}, attempt {attempt}", flavour="math", prompt=self.prompt_of(problem))
@@ -146,7 +147,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         configs = {name: method.config(self.base) for name, method in methods.items() if name != "vanilla"}
         if not configs:
             raise ConfigError("Vanilla always runs.", field="methods", hint="Choose a method to compare with it.")
-        runs = Runs(engine, self.base, configs, prompts, stopped)
+        runs = Runs(engine, self.base, configs, prompts, stop)
         attempts = {name: [list[Attempt]() for _ in problems] for name in methods}
         begun = any(self.prompt_of(one) != one.prompt for one in problems)
 

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, ShouldStop, Step, Switch
+from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, Step, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, bounds
 from specdiff_core.explorations.papers import BY_POSITION, overlaid
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method, resolve_methods
 from specdiff_core.schema.metrics import CROWDED
@@ -81,7 +82,7 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 256)] = 96
     per_flavour: Annotated[int, ask("Prompts of each kind", "Three or more give intervals for each kind.", 1, 5)] = 1
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         methods = {one.name: one for one in resolve_methods(self.pair, self.methods) if one.name != BASELINE}
         groups: dict[float, Runs] = {}
@@ -108,11 +109,11 @@ class Compare(OnPrompts, frozen=True, kw_only=True):
         for turn, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             configs = {name: method.config(base) for name, method in methods.items()}
-            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads, race_name=race_name)
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stop, threads=threads, race_name=race_name)
             for done, total, run in runs.fill():
                 doing = f"{methods[run.lane].label}, temperature {degree:g}"
                 yield Step(turn * total + done, len(degrees) * total, doing, answer)
-            if stopped():
+            if stop.is_set():
                 return
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.figures import CATEGORY, ONE, Figure, Style, axes
 from specdiff_core.measure.prompts import Prompt, own_prompts
 from specdiff_core.measure.statistics import LEVEL, Interval, Resampled, paired
 from specdiff_core.schema import reported
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError, ContextOverflow
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.metrics import fold
@@ -100,12 +101,12 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
         ),
     ] = ""
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         if self.counts.strip():
             answered = _of_counts(reported.read(self.counts))
             yield Step(1, 1, "done", lambda: answered)
         else:
-            yield from _Examination(self, engine, stopped).steps()
+            yield from _Examination(self, engine, stop).steps()
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         answer, *notes = facts.get("findings", [""])
@@ -117,11 +118,11 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
 class _Examination:
     """The checks of a drafter, and their results so far."""
 
-    def __init__(self, settings: Doctor, engine: Engine, stopped: ShouldStop) -> None:
+    def __init__(self, settings: Doctor, engine: Engine, stop: Stop) -> None:
         from specdiff_core.explorations.study import drafting
         from specdiff_core.explorations.study.variants import TEMPLATE, SpecialIds, Variant, variants
 
-        self.settings, self.engine, self.stopped, self.name = settings, engine, stopped, settings.drafter
+        self.settings, self.engine, self.stop, self.name = settings, engine, stop, settings.drafter
         drafter, spec = engine.drafter(self.name), engine.pair.spec.drafter(self.name)
         if spec.drafting == "nothing":
             raise ConfigError("Vanilla decoding has no drafter.", field="drafter", hint="Choose another drafter.")
@@ -148,7 +149,7 @@ class _Examination:
         checks = (self.declarations, self.other_texts, self.templates, self.other_target, self.temperatures, self.cost)
         for check in checks:
             yield from check()
-        if not self.stopped():
+        if not self.stop.is_set():
             kinds = {one.id: "your prompts" if one.flavour == "yours" else one.flavour for one in self.prompts}
             kinds |= {one.id: "this project’s prompts" for one in self.ours}
             self.facts["kinds"] = _kinds(self.trials[0].correct | self.elsewhere.correct, kinds)
@@ -165,7 +166,7 @@ class _Examination:
         """Draft on this project's prompts, where the others are the visitor's."""
         yield from self.written(TEXT, self.engine, self.ours)
         for name, text in self.texts[TEXT].items():
-            if self.stopped():
+            if self.stop.is_set():
                 return
             self.elsewhere.run(name, text, self.gamma)
             yield self.step(f"drafts along {name}")
@@ -186,7 +187,7 @@ class _Examination:
         from specdiff_core.explorations.study.variants import Variant
         from specdiff_core.loading import load_pair
 
-        if not self.settings.trained_for or self.stopped():
+        if not self.settings.trained_for or self.stop.is_set():
             return
         own, pair = parse({"target": self.settings.trained_for}), self.engine.pair
         spec = dataclasses.replace(pair.spec, target=own.target, revision=own.target_revision, published=None)
@@ -205,9 +206,9 @@ class _Examination:
         runs: list[list[tuple[int, int]]] = [[], []]
         for config, measured in zip((warm, dataclasses.replace(warm, temperature=0.0)), runs, strict=True):
             for prompt in self.prompts:
-                if self.stopped():
+                if self.stop.is_set():
                     return
-                run = fold(self.engine.decode(prompt.prompt, config, detail=False, stop=StopFlag(self.stopped)))
+                run = fold(self.engine.decode(prompt.prompt, config, detail=False, stop=self.stop))
                 measured.append((run.rounds, run.committed))
                 yield self.step(f"at temperature {config.temperature:g}: {prompt.id}")
         self.facts["runs"] = _compared(*runs)
@@ -217,9 +218,9 @@ class _Examination:
         from specdiff_core.measure.passes import PassTimes
 
         timed = PassTimes(self.engine, self.name, [self.gamma])
-        for _ in timed.rounds(self.prompts[0].prompt, REPEATS, StopFlag(self.stopped), self.engine.threads):
+        for _ in timed.rounds(self.prompts[0].prompt, REPEATS, self.stop, self.engine.threads):
             yield self.step("bare passes")
-        if not self.stopped():
+        if not self.stop.is_set():
             costs, one = timed.costs, timed.costs.target[1]
             verify, draft = costs.target.get(self.gamma + 1, one), costs.draft.get(self.gamma, 0.0)
             self.facts["cost"] = {"verify": verify / one, "draft": draft / one}
@@ -236,12 +237,12 @@ class _Examination:
 
         self.texts[way] = {}
         for prompt in prompts:
-            if self.stopped():
+            if self.stop.is_set():
                 return
             with contextlib.suppress(ContextOverflow):  # a longer template: its row has the texts that fit
                 ids = self.ways.get(way, self.ways[""])(prompt.prompt)
-                text = drafting.write(by, ids, self.settings.tokens, self.layers, self.stopped)
-                if not self.stopped():
+                text = drafting.write(by, ids, self.settings.tokens, self.layers, self.stop)
+                if not self.stop.is_set():
                     self.texts[way][prompt.id] = text
             yield self.step(f"the target writes: {prompt.id}")
 
@@ -251,7 +252,7 @@ class _Examination:
 
         self.trials.append(drafting.Trial(change))
         for prompt, text in self.texts[way].items():
-            if self.stopped():
+            if self.stop.is_set():
                 return
             self.trials[-1].run(prompt, text, self.gamma)
             yield self.step(f"{change.declaration} {change.change}".strip())

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.explorations.run import command_words
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import paired
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 
@@ -86,13 +87,13 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
     tokens: Annotated[int, ask("New tokens", "In each text.", 32, 192)] = 128
     per_flavour: Annotated[int, ask("Prompts of each kind", "Every second one is held out.", 2, 5)] = 5
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         learnt = [prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank % 2 == 0]
         held_out = [prompt for prompt in prompts if prompt not in learnt]
         if not held_out:
             raise ConfigError("Learning needs two prompts of the same kind.", field="texts", hint="Give more prompts.")
-        writer = _Writer(engine, self.seed, stopped)
+        writer = _Writer(engine, self.seed, stop)
         facts: dict[str, Any] = {"skipped": skipped, "learnt": [prompt.id for prompt in learnt], "race": {}}
         rows, races, total = list[dict[str, Any]](), dict[str, bytes](), self.seconds + 2
 
@@ -106,13 +107,13 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         begun = [(engine.encode(one.prompt), 1.0) for _ in range(VARIANTS) for one in held_out]
         for first in range(0, len(requests), TOGETHER):
             corpus += writer.write(requests[first : first + TOGETHER], self.tokens)
-            if stopped():
+            if stop.is_set():
                 return
             yield Step(1, total, f"the target writes: {len(corpus)} of {len(requests)} texts to learn from", answer)
         for first in range(0, len(begun), TOGETHER):
             beginnings = writer.write(begun[first : first + TOGETHER], BEGUN)
             tested += writer.write([(one.tokens.tolist(), 0.0) for one in beginnings], self.tokens)
-            if stopped():
+            if stop.is_set():
                 return
         facts["sentence"] = writer.pieces(tested[0].prompt.tokens[-2 * BEGUN :])
         facts["continues"] = writer.pieces(tested[0].tokens[len(tested[0].prompt.tokens) :][:GAMMA].tolist())
@@ -121,9 +122,9 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             twins = {name: _Twin(writer, name, folder) for name in (TOKENS, STREAK)}
             saved = {UNTRAINED: twins[STREAK].export(folder / UNTRAINED)}
             rows += [twin.measure(tested) for twin in twins.values()]
-            for spent, doing in self._train(twins, corpus, tested, rows, stopped):
+            for spent, doing in self._train(twins, corpus, tested, rows, stop):
                 yield Step(2 + min(self.seconds - 1, int(spent)), total, doing, answer)
-            if stopped():
+            if stop.is_set():
                 return
             facts["change"] = _change(twins[TOKENS].accepted, twins[STREAK].accepted)
             saved |= {name: twin.export(folder / name) for name, twin in twins.items()}
@@ -134,7 +135,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             spoken = [list(text.prompt.tokens) for text in tested[:: max(1, len(tested) // RACED)]]
             words = engine.pair.tokenizer.batch_decode(spoken, skip_special_tokens=True)
             starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(words, 1)]
-            runs = Runs(raced, self.base, lanes, starts, stopped)
+            runs = Runs(raced, self.base, lanes, starts, stop)
             for _, _, run in runs.fill():
                 facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.races
                 yield Step(total - 1, total, f"the race: {LABELS[run.lane]}", answer, lambda: files)
@@ -146,7 +147,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         corpus: Sequence[texts.TrainingExample],
         tested: Sequence[texts.TrainingExample],
         rows: list[dict[str, Any]],
-        stopped: ShouldStop,
+        stop: Stop,
     ) -> Iterator[tuple[float, str]]:
         """Train both in alternating steps on the same blocks of the same texts, measured :data:`MEASUREMENTS` times."""
         import numpy as np
@@ -154,7 +155,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         from specdiff_core.train.answers import collate
 
         rng, step, measured, spent, doing = np.random.default_rng(self.seed), 0, 0, 0.0, ""
-        while spent < self.seconds and not stopped():
+        while spent < self.seconds and not stop.is_set():
             batch = collate([corpus[i] for i in rng.choice(len(corpus), min(ROWS, len(corpus)), replace=False)])
             rate = min(1.0, (step + 1) / 10) * min(1.0, 2 * (1 - spent / self.seconds))
             for twin in twins.values():
@@ -274,13 +275,13 @@ def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
 class _Writer:
     """Writes many texts at once with the target, with the hidden states that a block drafter reads."""
 
-    def __init__(self, engine: Engine, seed: int, stopped: ShouldStop = lambda: False) -> None:
+    def __init__(self, engine: Engine, seed: int, stop: Stop) -> None:
         import torch
 
         from specdiff_core.train.learners.block import default_taps
 
         self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
-        self.engine, self.seed, self._stopped = engine, seed, stopped
+        self.engine, self.seed, self._stop = engine, seed, stop
         self._random = torch.Generator(engine.pair.placement.device).manual_seed(seed)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -293,7 +294,7 @@ class _Writer:
 
         prompts = [(EncodedPrompt(str(i), "", tuple(ids)), temperature) for i, (ids, temperature) in enumerate(starts)]
         writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
-        examples = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stopped())
+        examples = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stop.is_set())
         return sorted(examples, key=lambda example: int(example.prompt.id))
 
 

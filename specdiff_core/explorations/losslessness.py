@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from specdiff_core.explorations import engines
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step
+from specdiff_core.explorations.base import Answer, Exploration, Report, Step
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, axes, ratio
 from specdiff_core.measure.statistics import chi_squared
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, Verified
 from specdiff_core.schema.fields import ask
@@ -170,7 +171,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     def drafters(self) -> tuple[str, ...]:
         return (self.models,) if self.embedded else ()
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         from specdiff_core.decoding.clock import DeviceClock
         from specdiff_core.decoding.loop import speculate
         from specdiff_core.explorations.study.broken import ENGINES, Misreporting
@@ -220,10 +221,10 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             return tuple(written[: self.size])
 
         after = 0
-        while after < self.runs and not stopped():
+        while after < self.runs and not stop.is_set():
             until = min(math.ceil(due), after + BATCH, self.runs)
             with cpu_threads(1):  # more threads don't help; not across a yield: other runs decode then
-                while after < until and not stopped():
+                while after < until and not stop.is_set():
                     for number, rule in enumerate(rules):  # each with its own draws: one bad sample affects one rule
                         counts[rule][play(rule, self.seed + after * len(rules) + number)] += 1
                     after += 1

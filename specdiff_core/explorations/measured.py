@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from specdiff_core.decoding.pieces import with_pieces
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import ShouldStop, StopFlag
 from specdiff_core.explorations.figures import Row
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.race import race
 from specdiff_core.measure.runner import Run, plan
 from specdiff_core.measure.statistics import Interval
 from specdiff_core.measure.store import Rows, short_times
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.methods import BASELINE, find_method
@@ -76,7 +76,7 @@ class Runs(Rows):
         base: DecodeConfig,
         settings: Mapping[str, DecodeConfig],
         prompts: Sequence[Prompt],
-        stopped: ShouldStop,
+        stop: Stop,
         *,
         threads: int = 0,
         race_name: Callable[[str, Prompt], str] = lambda key, prompt: key,
@@ -84,7 +84,7 @@ class Runs(Rows):
         super().__init__(BASELINE)
         self._engine = engine
         self._settings = {BASELINE: find_method(BASELINE).config(base), **settings}
-        self._prompts, self._stopped, self._race_name = prompts, stopped, race_name
+        self._prompts, self._stop, self._race_name = prompts, stop, race_name
         self._vanilla: list[Event] = []  # its last run
         self.events: dict[str, list[Event]] = {}  # key -> its run since :meth:`fill` reported the one before
         self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # race -> vanilla's run, and the first of each lane
@@ -130,7 +130,7 @@ class Runs(Rows):
                 if key not in self.failed
             }
             runs: dict[str, list[Event]] = {key: [] for key in lanes}
-            stop = StopFlag(self._stopped)
+            stop = self._stop
             for key, event in race(self._engine, prompt.prompt, lanes, detail=False, stop=stop, threads=self.threads):
                 if isinstance(event, SpecDiffError) and key != BASELINE:
                     self.failed[key] = event.message
@@ -138,7 +138,7 @@ class Runs(Rows):
                     raise event
                 else:
                     runs[key].append(event)
-            if self._stopped():
+            if self._stop.is_set():
                 return
             if len(self.failed) == len(self._settings) - 1:
                 raise SpecDiffError("Nothing could be measured. " + next(iter(self.failed.values())))
@@ -152,13 +152,13 @@ class Runs(Rows):
         key = run.lane
         try:
             self._engine.warm_up(run.config, threads=self.threads)
-            events = run.decode(self._engine, stop=StopFlag(self._stopped), threads=self.threads)
+            events = run.decode(self._engine, stop=self._stop, threads=self.threads)
         except SpecDiffError as error:
             if key == BASELINE:
                 raise
             self.failed[key] = error.message
             return True
-        if self._stopped():
+        if self._stop.is_set():
             return False
         self._keep(run, events)
         return True

@@ -11,10 +11,11 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, styles, times
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.methods import BASELINE, Method, find_method, methods_of
 
 if TYPE_CHECKING:
@@ -60,13 +61,13 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
         settings = {BenchSetting.of_config(method.config(self.base)): method for method in drafted}
         return {method.name: (method, setting) for setting, method in settings.items()}
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         from specdiff_core.measure.passes import PassTimes
 
         prompts, skipped = self.prompts(engine)
         methods = self.methods
         configs = {name: setting.config(self.base) for name, (_, setting) in methods.items()}
-        runs = Runs(engine, self.base, configs, prompts, stopped)
+        runs = Runs(engine, self.base, configs, prompts, stop)
         everyone = ["none", *sorted(self.drafters)]
         times: dict[str, PassTimes] = {}
 
@@ -89,11 +90,11 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             for name in names:
                 windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
                 timer = times.setdefault(name, PassTimes(engine, name, windows))
-                for _ in timer.rounds(prompts[0].prompt, REPEATS, StopFlag(stopped), runs.threads):
+                for _ in timer.rounds(prompts[0].prompt, REPEATS, stop, runs.threads):
                     yield Step(next(steps), total, f"bare passes: {name}", answer)
 
         yield from sitting(everyone)
-        if stopped():
+        if stop.is_set():
             return
         for done, _, run in runs.fill():
             yield Step(next(steps), total, methods[run.lane][0].label, answer)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step
+from specdiff_core.explorations.base import Answer, Exploration, Report, Step
 from specdiff_core.measure.store import Result
 from specdiff_core.provenance import Provenance, provenance
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.fields import fields_of, flag
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class ExplorationRun:
     """A running exploration, advanced step by step.
 
     Args:
-        stopped: see :meth:`Exploration.explore`.
+        stop: see :meth:`Exploration.explore`.
         argv: the command line to record; by default :func:`command_words`.
 
     Raises:
@@ -69,12 +71,16 @@ class ExplorationRun:
     """
 
     def __init__(
-        self, exploration: Exploration, engine: Engine, stopped: ShouldStop = lambda: False, argv: Sequence[str] = ()
+        self, exploration: Exploration, engine: Engine, stop: Stop | None = None, argv: Sequence[str] = ()
     ) -> None:
         from specdiff_core.models.device import device_name
 
         _ = exploration.drafters  # fail early if the pair lacks one
-        self._exploration, self._engine, self._steps = exploration, engine, exploration.explore(engine, stopped)
+        self._exploration, self._engine, self._steps = (
+            exploration,
+            engine,
+            exploration.explore(engine, stop or threading.Event()),
+        )
         self._began, self._last = time.monotonic(), Step(0, 0, "", lambda: Answer(rows=[]))
         placement, facts = engine.pair.placement, provenance(argv or command_words(exploration))
         machine: dict[str, Any] = {"device": device_name(placement.device), "dtype": placement.dtype_name}

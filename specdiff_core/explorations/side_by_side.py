@@ -12,12 +12,13 @@ from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, Exploration, Report, ShouldStop, Step, StopFlag
+from specdiff_core.explorations.base import Answer, Exploration, Report, Step
 from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.measure.store import short_times
 from specdiff_core.measure.ties import first_difference
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import Committed, DraftReady, Event, RoundStarted, Verified, pieces_of, spell
 from specdiff_core.schema.fields import ask
@@ -101,7 +102,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         shared = {"temperature": self.temperature, "seed": self.seed, "max_new_tokens": self.tokens}
         return method.config(DecodeConfig.parse({"pair": self.pair, "rule": self.rule, "ignore_eos": True, **shared}))
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         if self.take >= engine.target.vocab_size or self.take in engine.target.suppress:
             raise ConfigError(f"{self.take} isn’t a token of this target.", field="take", hint="Choose a candidate.")
         runs: dict[str, list[Event]] = {}
@@ -110,9 +111,9 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         def decode(name: str, prompt: str, config: DecodeConfig, after: Sequence[int] = ()) -> bool:
             """Whether it was not stopped."""
             engine.warm_up(config, threads=facts["threads"])
-            options = {"stop": StopFlag(stopped), "threads": facts["threads"], "after": after}
+            options = {"stop": stop, "threads": facts["threads"], "after": after}
             events = [short_times(event) for event in engine.decode(prompt, config, **options)]
-            if stopped():
+            if stop.is_set():
                 return False
             runs[name] = events
             return True

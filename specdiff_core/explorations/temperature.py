@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
+from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.explorations.papers import BY_TEMPERATURE, beside
 from specdiff_core.measure.prompts import Prompt
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.events import Test, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
@@ -64,7 +65,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         """Settings that all runs share. Only ``ratio`` tests each token by its own p/q, which the calibration needs."""
         return dataclasses.replace(super().base, rule=Rule.RATIO)
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         degrees = sorted(set(self.temperatures))
         drafts = sorted(set(self.draft_temperatures))
@@ -93,15 +94,15 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
         threads = engine.threads
         total = (len(degrees) * len(drafts) + 1) * len(prompts)
         for number, prompt in enumerate(prompts, start=1):
-            places += self._places(engine, prompt, stopped)
-            if stopped():
+            places += self._places(engine, prompt, stop)
+            if stop.is_set():
                 return
             yield Step(number, total, f"probabilities: {prompt.id}", answer)
         for number, degree in enumerate(degrees):
             base = dataclasses.replace(self.base, temperature=degree)
             drafting = dataclasses.replace(base, drafter=self.drafter, gamma=self.gamma)
             configs = {_key(degree, draft): dataclasses.replace(drafting, draft_temperature=draft) for draft in drafts}
-            runs = groups[degree] = Runs(engine, base, configs, prompts, stopped, threads=threads)
+            runs = groups[degree] = Runs(engine, base, configs, prompts, stop, threads=threads)
             for done, per_degree, run in runs.fill():
                 draft = run.config.draft_temperature or 0.0
                 rounds = (event.tests for event in runs.events.get(run.lane, ()) if isinstance(event, Verified))
@@ -110,7 +111,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 )
                 before = len(prompts) + number * per_degree
                 yield Step(before + done, total, f"temperature {degree:g}, drafter {draft:g}", answer)
-            if stopped():
+            if stop.is_set():
                 return
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
@@ -172,7 +173,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             },
         )
 
-    def _places(self, engine: Engine, prompt: Prompt, stopped: ShouldStop) -> list[dict[str, list[float]]]:
+    def _places(self, engine: Engine, prompt: Prompt, stop: Stop) -> list[dict[str, list[float]]]:
         """The probabilities (:func:`shortened`) of the first drafted token and the target's at some places of vanilla's
         text, both at temperature 1; fewer if stopped."""
         from specdiff_core.drafters.base import Context, run_to_end
@@ -181,13 +182,13 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
 
         begun = engine.encode(prompt.prompt, self.base)
         vanilla = find_method(BASELINE).config(self.base)
-        last = final(engine.decode(prompt.prompt, vanilla, detail=False, stop=StopFlag(stopped)))
+        last = final(engine.decode(prompt.prompt, vanilla, detail=False, stop=stop))
         ids, places = [*begun, *(last.ids if last else ())], []
         drafter, sampling = engine.drafter(self.drafter), Sampling(temperature=1.0)
         sampler = Streams(self.seed, shared=False).draft(0)
         shared: dict[str, Any] = {"order": self.base.order, "sampling": sampling, "sampler": sampler}
         for length in range(len(begun), len(ids), EVERY):
-            if stopped():
+            if stop.is_set():
                 break
             target, session = engine.target.start(drafter.layers), drafter.start()
             session.observe(ids[: length - 1], target.read(ids[: length - 1]))

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.fields import METHOD
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.measure.statistics import wilson
 from specdiff_core.measure.store import Rows
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.events import Committed, Event, Finished, RoundStarted, TargetScored, Verified
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE, find_method
@@ -78,11 +79,11 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         int, ask("Width of a part", "Tokens of context that are grouped together.", 16, 256, more=True)
     ] = 64
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         prompts, skipped = self.prompts(engine)
         labels = {name: find_method(name).label for name in self.methods}
         configs = {name: find_method(name).config(self.base) for name in labels}
-        runs = Runs(engine, self.base, configs, prompts, stopped)
+        runs = Runs(engine, self.base, configs, prompts, stop)
         parts: dict[str, dict[int, Metrics]] = {}  # by method and length of the text, in widths
         counts: dict[str, dict[tuple[str, str], list[bool]]] = {}
         examples: dict[str, list[str]] = {}

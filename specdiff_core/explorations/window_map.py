@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec.structs import replace
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
+from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, timed, times
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.explorations.papers import BY_STEPS, beside
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE
@@ -112,7 +113,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         cells.sort(key=lambda cell: rank.get((cell.gamma, cell.steps), 0))
         return [*cells, *([replace(widest, auto=True)] if self.controller else [])]
 
-    def explore(self, engine: Engine, stopped: ShouldStop) -> Iterator[Step]:
+    def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         from specdiff_core.measure.passes import PassTimes
 
         cells = {cell.key: cell for cell in self.cells()}
@@ -123,7 +124,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             return key if prompt.flavour == first else f"{key}@{prompt.flavour}"
 
         configs = {key: cell.config(self.base) for key, cell in cells.items()}
-        runs = Runs(engine, self.base, configs, prompts, stopped, race_name=race_name)
+        runs = Runs(engine, self.base, configs, prompts, stop, race_name=race_name)
         times = PassTimes(engine, self.drafter, sorted({cell.gamma for cell in cells.values()}))
         ordered = sorted(cells.values(), key=lambda cell: (cell.auto, cell.steps, cell.gamma))
 
@@ -139,7 +140,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
         def passes(turn: int) -> Iterator[Step]:
             timed = turn * (REPEATS + len(cells))
-            rounds = times.rounds(prompts[turn].prompt, REPEATS, StopFlag(stopped), runs.threads)
+            rounds = times.rounds(prompts[turn].prompt, REPEATS, stop, runs.threads)
             for done, _ in enumerate(rounds, timed + 1):
                 yield Step(done, total, f"bare passes: {self.drafter}", answer)
 

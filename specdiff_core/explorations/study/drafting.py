@@ -15,6 +15,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.explorations.study.variants import Variant
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.randomness import Streams
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.settings import DecodeConfig, RevealOrder, Sampling, Template
 
@@ -80,12 +81,12 @@ def ways(engine: Engine, base: DecodeConfig) -> dict[str, Callable[[str], Sequen
     return ways
 
 
-def write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], stopped: Callable[[], bool]) -> Text:
+def write(engine: Engine, ids: Sequence[int], tokens: int, layers: Sequence[int], stop: Stop) -> Text:
     """The target's greedy text after ``ids``, up to where it is stopped, and the outputs of these layers."""
     run, text, features = engine.target.start(layers), list(ids), []
     features.append(run.read(text[:-1]))
     for _ in range(min(tokens, run.room)):
-        if stopped():
+        if stop.is_set():
             break
         scores = run.score(text[-1:])
         features.append(scores.features)
