@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, speedup, spread
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.explorations.papers import BY_TEMPERATURE, beside
 from specdiff_core.measure.prompts import Prompt
@@ -122,7 +122,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             (cold, first), (warm, last) = measured[0], measured[-1]
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {label} at γ {self.gamma} goes "
-                f"from {times(first['speedup'])} ({spread(first)}) to {times(last['speedup'])} ({spread(last)}), and τ "
+                f"from {speedup(first['speedup'])} ({spread(first)}) to {speedup(last['speedup'])} ({spread(last)}), and τ "
                 f"from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )
         if reliable := facts.get("reliability"):

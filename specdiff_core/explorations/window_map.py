@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, ShouldStop, Step, StopFlag
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, timed, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, speedup, timed
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.explorations.papers import BY_STEPS, beside
 from specdiff_core.measure.grid import BenchSetting
@@ -216,7 +216,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         return draw.heat(cells, *sides, field, named, **fields)
 
     def measured(row: Mapping[str, Any]) -> str:
-        guess = f"<br>predicted {times(row['predicted'])}" if "predicted" in row else ""
+        guess = f"<br>predicted {speedup(row['predicted'])}" if "predicted" in row else ""
         return (
             f"measured speed-up {timed(row)}<br>τ = {ratio(row['tau'])}, "
             f"α = {ratio(row['alpha'])}<br>{1000 * row['seconds_per_round']:.1f} ms a round{guess}"
@@ -234,7 +234,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         empty="No cell has been measured yet.",
     )
     if any("predicted" in row for row in cells):
-        label = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"
+        label = lambda row: f"predicted {speedup(row['predicted'])}, measured {speedup(row['speedup'])}"
         hint = "from the acceptance measured in the same runs, over bare passes; not a measurement"
         yield heat("predicted", label, key="predicted", title="Predicted", hint=hint)
     lines = draw.lines(

@@ -6,7 +6,7 @@ import { Component, Facts, glossed, html, Link } from './ui.js';
 import { download } from './dom.js';
 import { Figures } from './figures.js';
 import { FORMULAS } from '../state/formulas.js';
-import { isShown, settled } from './figure.js';
+import { applies, settled } from './figure.js';
 import { means } from './glossary.js';
 /** @import { Answer as Result, Figure } from '../state/exploration.js' */
 /** @import { Charts } from './charts.js' */
@@ -141,7 +141,7 @@ export class Answer extends Component {
     if (!answer) return null;
     const { report, facts } = answer;
     const chosen = settled(report, state.chosen[name] ?? {});
-    const figures = (report.figures ?? []).filter((figure) => isShown(figure, chosen))
+    const figures = (report.figures ?? []).filter((figure) => applies(figure, chosen))
       .map((figure) => this.computed(figure));
     const stops = /** @type {Set<string>} */ (new Set());
     const aside = html`<div class="sd-exp-aside" key="aside">${widget?.view()}</div>`;
