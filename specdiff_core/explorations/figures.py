@@ -162,7 +162,7 @@ def spread(row: Row) -> str:
 
 def timed(row: Row) -> str:
     """A row's speed-up and its interval, for a mark."""
-    return f"{times(row['speedup'])}<br>{spread(row)}"
+    return f"{speedup(row['speedup'])}<br>{spread(row)}"
 
 
 def accepted_lengths(row: Row) -> list[float]:

@@ -122,8 +122,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             (cold, first), (warm, last) = measured[0], measured[-1]
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {label} at γ {self.gamma} goes "
-                f"from {speedup(first['speedup'])} ({spread(first)}) to {speedup(last['speedup'])} ({spread(last)}), and τ "
-                f"from {ratio(first['tau'])} to {ratio(last['tau'])}."
+                f"from {speedup(first['speedup'])} ({spread(first)}) to {speedup(last['speedup'])} ({spread(last)}), "
+                f"and τ from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )
         if reliable := facts.get("reliability"):
             sure = [row for row in rows if not row["draft_temperature"] and row.get("alpha") is not None]

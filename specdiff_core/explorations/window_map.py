@@ -185,7 +185,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             f"measured is γ {best['gamma']} with T {best['steps']}, {draw.measured(best)} over vanilla, with "
             f"τ = {ratio(best['tau'])} tokens per round." + _as_good(best, cells),
             notes=notes,
-            figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
+            figures=[*_maps(cells, best, chosen), *_by_gamma(cells, facts)],
             titles={
                 row["race"]: f"{drafter} "
                 + ("controller" if row.get("auto") else f"γ {row['gamma']}, T {row['steps']}")
@@ -281,7 +281,7 @@ def _by_steps(cells: Sequence[Row]) -> Iterator[Figure]:
     )
 
 
-def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
+def _by_gamma(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
     """Tokens per round and speed-up by γ, which the page predicts for the widest window in the fewest steps."""
     measured = [row for row in cells if len(row.get("alpha_at", ())) > 1]
     if not measured or "curve" not in facts:
@@ -291,7 +291,7 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
         key="block",
         title="Drag γ over one drafted block",
         hint="lines: predicted from measured acceptance and bare passes; open marks: measured; both with prefill",
-        formula="block",
+        formula="by_gamma",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],
         layout=axes(

@@ -14,7 +14,6 @@ import { means } from './glossary.js';
 /** @import { Part, Widget } from '../tabs.d.ts' */
 /** @import { Source } from '../state/answers.js' */
 
-const FIRST = 'side-by-side'; // its widget is above the figures
 const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
 
 /** A value, or a list of them, in the table. */
@@ -125,7 +124,7 @@ export class Answer extends Component {
         { name, value, high },
       ) => [name, Math.min(high, set?.[name] ?? value)]),
     );
-    if (figure.race && figure.formula === 'block') loadLane(figure.race);
+    if (figure.race && figure.formula === 'by_gamma') loadLane(figure.race);
     return { ...figure, values, ...FORMULAS[figure.formula](answer, figure, values, lane) };
   }
 
@@ -164,9 +163,9 @@ export class Answer extends Component {
         `}</div>
       <${Boards} report=${report} chosen=${chosen} only=${only} open=${hasRaces ? openRace : null}
         choose=${(key, value) => this.set('chosen', name, key, value)} />
-      ${name === FIRST && aside}
+      ${widget?.leads && aside}
       <${Figures} key="${name} ${keys}" answer=${answer} source="${from} ${answer.provenance?.date}"
-        figures=${figures} lead=${report.boards?.length ? 0 : 1} aside=${name !== FIRST && aside}
+        figures=${figures} lead=${report.boards?.length ? 0 : 1} aside=${!widget?.leads && aside}
         notes=${notes} widget=${widget} only=${only} hasRaces=${hasRaces} openRace=${openRace}
         slide=${(key, slider, value) => this.set('sliders', key, slider, value)} more=${state.more}
         unfold=${(more) => this.setState({ more })} plotly=${plotly}
