@@ -9,7 +9,6 @@ import { FORMULAS } from '../state/formulas.js';
 import { applies, settled } from './figure.js';
 import { means } from './glossary.js';
 /** @import { Answer as Result, Figure } from '../state/exploration.js' */
-/** @import { Charts } from './charts.js' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Part, Widget } from '../tabs.d.ts' */
 /** @import { Source } from '../state/answers.js' */
@@ -91,15 +90,18 @@ function Origin({ answer, weights, save }) {
 }
 
 /**
- * @typedef {object} Props
+ * @typedef {object} Shown the answer on the screen
  * @property {string} name of the question @property {Result} [answer] @property {Source} from
  * @property {Record<string, string>} columns their meanings @property {string} weights address of
- *  a trained drafter's @property {Widget | null} widget @property {Part} only what a lesson shows
+ *  a trained drafter's @property {Part} only what a lesson shows
+ *
+ * @typedef {object} Races behind the answer
+ * @property {boolean} there whether they can be opened, now or at its end: an export leaves some
+ *  out, and a measurement that fails loses them @property {(race: string) => void} open
  * @property {Lane | null} lane that formulas replay @property {(race: string) => void} loadLane
- * @property {boolean} hasRaces whether they can be opened, now or at its end: an export leaves some
- *  out, and a measurement that fails loses them
- * @property {(race: string) => void} openRace @property {string} plotly address of the library
  */
+/** @typedef {{shown: Shown, races: Races, widget: Widget | null, plotly: string}} Props `plotly`:
+ *  address of the library */
 /** @typedef {object} State
  * @property {Record<string, Record<string, string>>} chosen by question: values of the switches
  * @property {Record<string, Record<string, number>>} sliders by figure
@@ -111,12 +113,12 @@ function Origin({ answer, weights, save }) {
 export class Answer extends Component {
   /** @override */ state = { chosen: {}, sliders: {}, more: false, listed: false };
 
-  /** @type {Charts | null} */
-  charts = null;
+  /** @type {Figures | null} */
+  figures = null;
 
   /** A figure, with its data computed if it has a formula. @param {Figure} figure */
   computed(figure) {
-    const { answer, lane, loadLane } = this.props;
+    const { shown: { answer }, races: { lane, loadLane } } = this.props;
     if (!answer || !figure.formula) return figure;
     const set = this.state.sliders[figure.key];
     const values = Object.fromEntries(
@@ -125,7 +127,8 @@ export class Answer extends Component {
       ) => [name, Math.min(high, set?.[name] ?? value)]),
     );
     if (figure.race && figure.formula === 'by_gamma') loadLane(figure.race);
-    return { ...figure, values, ...FORMULAS[figure.formula](answer, figure, values, lane) };
+    const slide = (slider, value) => this.set('sliders', figure.key, slider, value);
+    return { ...figure, values, slide, ...FORMULAS[figure.formula](answer, figure, values, lane) };
   }
 
   /** @param {'chosen' | 'sliders'} which @param {string} key */
@@ -135,8 +138,8 @@ export class Answer extends Component {
   }
 
   /** @param {Props} props @param {State} state @override */
-  render(props, state) {
-    const { name, answer, from, widget, only, hasRaces, openRace, plotly } = props;
+  render({ shown, races, widget, plotly }, state) {
+    const { name, answer, columns, weights, only } = shown;
     if (!answer) return null;
     const { report, facts } = answer;
     const chosen = settled(report, state.chosen[name] ?? {});
@@ -161,19 +164,22 @@ export class Answer extends Component {
               stops,
             )}</p>
         `}</div>
-      <${Boards} report=${report} chosen=${chosen} only=${only} open=${hasRaces ? openRace : null}
+      <${Boards} report=${report} chosen=${chosen} only=${only} open=${races.there
+        ? races.open
+        : null}
         choose=${(key, value) => this.set('chosen', name, key, value)} />
       ${widget?.leads && aside}
-      <${Figures} key="${name} ${keys}" answer=${answer} source="${from} ${answer.provenance?.date}"
-        figures=${figures} lead=${report.boards?.length ? 0 : 1} aside=${!widget?.leads && aside}
-        notes=${notes} widget=${widget} only=${only} hasRaces=${hasRaces} openRace=${openRace}
-        slide=${(key, slider, value) => this.set('sliders', key, slider, value)} more=${state.more}
-        unfold=${(more) => this.setState({ more })} plotly=${plotly}
-        made=${(charts) => this.charts = charts} />
-      <${Rows} rows=${answer.rows} meanings=${props.columns} open=${state.listed}
+      <${Figures} key="${name} ${keys}" ref=${(made) => this.figures = made} shown=${shown}
+        figures=${figures} races=${races} widget=${widget} plotly=${plotly} folded=${{
+          aside: !widget?.leads && aside,
+          notes,
+          open: state.more,
+          unfold: (more) => this.setState({ more }),
+        }} />
+      <${Rows} rows=${answer.rows} meanings=${columns} open=${state.listed}
         unfold=${(listed) => this.setState({ listed })} />
-      <${Origin} answer=${answer} weights=${props.weights}
-        save=${(kind) => save(name, answer, this.charts, kind)} />
+      <${Origin} answer=${answer} weights=${weights}
+        save=${(kind) => save(name, answer, this.figures?.charts, kind)} />
     `;
   }
 }
