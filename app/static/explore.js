@@ -181,13 +181,7 @@ export class Explore {
             columns: forms[name].columns,
             weights: from === 'live' ? question.weights[name] : '',
             only: question.only,
-          }} races=${{
-            there: (from === 'live' && this.measures) ||
-              Object.keys(answer?.files ?? {}).length > 0,
-            open: (race) => races.open(race),
-            lane: races.lane,
-            loadLane: (race) => races.loadLane(race),
-          }} />
+          }} races=${races.values} />
           <//>
       `,
       this.root,

@@ -6,7 +6,7 @@
 /** @typedef {Record<string, string>} Colours by role of the palette */
 
 /** JSON with the theme's colours in place of roles (`"@draft"`). @param {Colours} c */
-export function painted(value, c) {
+function painted(value, c) {
   if (typeof value === 'string') {
     return /^@[a-z][a-z0-9-]*$/.test(value) ? c[value.slice(1)] || value : value;
   }
