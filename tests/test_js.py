@@ -29,6 +29,8 @@ from exploring import differences
 from fakes import END, FakeTarget, good_drafter
 from playwright._impl._driver import compute_driver_executable
 
+from app.content import evidence
+from app.content.evidence import COSTS, TEMPERATURES
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.controller import Auto
 from specdiff_core.decoding.loop import Ending, speculate
@@ -52,7 +54,7 @@ from specdiff_core.schema.events import (
 )
 from specdiff_core.schema.methods import BASELINE, METHODS
 from specdiff_core.schema.metrics import CROWDED, Metrics, fold, predict, speed_up
-from specdiff_core.schema.pairs import PAIRS
+from specdiff_core.schema.pairs import ASSETS, PAIRS
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.summary import ENOUGH, final, header_of, race_summary, staged
 from specdiff_core.schema.trace import dump_trace, read_trace, write_trace
@@ -264,6 +266,7 @@ def folded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
         "spellings": spellings(),
         "crowded": CROWDED,
         "noSteps": no_steps,
+        "formulas": [asked for asked, _ in formulas()],
         "out": str(folder / "out"),
     }
     names = folder / "names.json"
@@ -405,6 +408,34 @@ def test_both_languages_fold_a_trace_alike(name: str, folded: dict[str, Any]) ->
         "against": {own: lanes[own].against(base, summary[own]) for own in summary if own != BASELINE} if base else {},
     }
     differ = [*itertools.islice(differences(ours, folded["traces"][name]), 10)]
+    assert not differ, "\n".join(differ)
+
+
+def formulas() -> list[tuple[dict[str, Any], float]]:
+    """Points that the page draws by a formula, and what the lessons say in their place."""
+
+    def asked(stem: str, formula: str, values: dict[str, float], line: str, x: float | None) -> dict[str, Any]:
+        return {"path": str(ASSETS / f"{stem}.json"), "formula": formula, "values": values, "line": line, "x": x}
+
+    served = [
+        (asked(COSTS, "serving", {"people": 1}, f"γ {gamma}", count), evidence.served(count, gamma))
+        for gamma in (1, 2, 4)
+        for count in (1, 2, evidence.SERVED)
+    ]
+    matched = [
+        example
+        for target in (0.0, 0.7, 1.0)
+        for values in [{"target": target, "drafter": 0.5}]
+        for example in (
+            (asked(TEMPERATURES, "matched", values, "these sliders", 0.5), evidence.overlap(target, 0.5)),
+            (asked(TEMPERATURES, "matched", values, "matched", None), evidence.matched(target)),
+        )
+    ]
+    return [*served, *matched]
+
+
+def test_the_lessons_compute_what_the_figures_draw(folded: dict[str, Any]) -> None:
+    differ = [*differences([number for _, number in formulas()], folded["formulas"])]
     assert not differ, "\n".join(differ)
 
 

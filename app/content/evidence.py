@@ -10,7 +10,7 @@ from functools import cache
 from math import exp
 from typing import Any, Literal, TypeVar
 
-from specdiff_core.explorations.figures import percent, times
+from specdiff_core.explorations.figures import percent, speedup
 from specdiff_core.explorations.run import ExplorationResult
 from specdiff_core.explorations.window_map import expected_tau
 from specdiff_core.measure.store import read_result
@@ -129,10 +129,10 @@ def _gamma() -> str:
     one, four, eight, steps = (row(MAP, gamma=gamma, steps=T) for gamma, T in ((1, 1), (4, 1), (8, 1), (8, 4)))
     best = next(entry for entry in answer(MAP).rows if entry["behind"] == 1)
     return (
-        f"{_model(MAP)}, {best['prompts']} prompts: {times(one['speedup'])} at γ 1, {times(four['speedup'])} at 4, "
-        f"{times(eight['speedup'])} at 8. From 4 to 8, τ only grows from {four['tau']:.2f} to {eight['tau']:.2f}. "
+        f"{_model(MAP)}, {best['prompts']} prompts: {speedup(one['speedup'])} at γ 1, {speedup(four['speedup'])} at 4, "
+        f"{speedup(eight['speedup'])} at 8. From 4 to 8, τ only grows from {four['tau']:.2f} to {eight['tau']:.2f}. "
         f"Prompt by prompt, the fastest window, γ {best['gamma']}, is {_behind(one)} times as fast as γ 1, and "
-        f"{_behind(eight)} times as fast as γ 8. Four steps give τ {steps['tau']:.2f}, but {times(steps['speedup'])}."
+        f"{_behind(eight)} times as fast as γ 8. Four steps give τ {steps['tau']:.2f}, but {speedup(steps['speedup'])}."
     )
 
 
@@ -184,10 +184,10 @@ def leads(temperature: float, stem: str) -> list[float]:
 def _load() -> str:
     gammas = (1, 2, DRAFTED, 8)
     best = {count: max(gammas, key=lambda gamma: served(count, gamma)) for count in CROWDS}
-    fastest = "; ".join(f"for {count}, γ {gamma} ({times(served(count, gamma))})" for count, gamma in best.items())
+    fastest = "; ".join(f"for {count}, γ {gamma} ({speedup(served(count, gamma))})" for count, gamma in best.items())
     return (
-        f"Predicted with {_model(COSTS)}: {times(served(SERVED, DRAFTED))} with γ {DRAFTED} for {SERVED} texts, "
-        f"against {times(served(1, DRAFTED))} for one. The best γ: {fastest}."
+        f"Predicted with {_model(COSTS)}: {speedup(served(SERVED, DRAFTED))} with γ {DRAFTED} for {SERVED} texts, "
+        f"against {speedup(served(1, DRAFTED))} for one. The best γ: {fastest}."
     )
 
 

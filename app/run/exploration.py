@@ -47,6 +47,7 @@ def forms(tab: str) -> dict[str, dict[str, Any]]:
             "columns": kind.columns,
             "takes": kind.takes,
             "scales": kind.scales,
+            "pairless": kind.pairless,
             "fields": [field for field in kind.form() if not field["hidden"]],
         }
         for name, kind in EXPLORATIONS.items()

@@ -6,6 +6,7 @@ import { fetchTrace } from './state/trace.js';
 import { openRace } from './page.js';
 /** @import { Explore } from './explore.js' */
 /** @import { Lane } from './state/lane.js' */
+/** @import { Races } from './views/answer.js' */
 
 export class AnswerRaces {
   /** @param {string} folder of recorded answers
@@ -32,6 +33,20 @@ export class AnswerRaces {
     const trace = url && await fetchTrace(url).catch(() => null); // shown without it
     if (trace && this.laneUrl === url) this.lane = buildLane(trace.lanes.drafted ?? []);
     this.tab.changed();
+  }
+
+  /** As the answer's view takes them. @returns {Races} */
+  get values() {
+    const { from, answer } = this.tab.question.shown;
+    const there = (from === 'live' && this.tab.measures) ||
+      Object.keys(answer?.files ?? {}).length > 0;
+    const { lane } = this;
+    return {
+      there,
+      lane,
+      open: (race) => this.open(race),
+      loadLane: (race) => this.loadLane(race),
+    };
   }
 
   /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. */

@@ -5,7 +5,7 @@ import { arrowTabs } from './views/keys.js';
 import { html, render } from './views/ui.js';
 import { fileOf, Staging } from './staging.js';
 import { Frames } from './frames.js';
-import { isShown, register } from './page.js';
+import { isOnScreen, register } from './page.js';
 import { isRun, linkOf, readMoment } from './state/moment.js';
 import { know } from './views/glossary.js';
 import { listen } from './messages.js';
@@ -80,7 +80,7 @@ export class App {
 
   /** Work only while the tab is open. */
   wake() {
-    const open = isShown(this.root);
+    const open = isOnScreen(this.root);
     if (open && !this.frames.awake) this.form.offerPairs(); // models fetched elsewhere
     this.frames.setAwake(open);
   }

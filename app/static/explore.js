@@ -171,16 +171,17 @@ export class Explore {
       pick: ([source, file]) => this.visit(() => question.showAnswer(source, file)),
       doubt: answer && busyMachine(answer, crowded),
     };
-    const hasRaces = (from === 'live' && this.measures) ||
-      Object.keys(answer?.files ?? {}).length > 0;
     render(
       html`
         <${Explored} question=${asked} run=${run} shown=${shown}>
-          <${Answer} name=${name} answer=${answer} from=${from} widget=${widget}
-            only=${question.only} columns=${forms[name].columns} plotly=${plotly}
-            weights=${from === 'live' ? question.weights[name] : ''} hasRaces=${hasRaces}
-            lane=${races.lane} loadLane=${(race) => races.loadLane(race)}
-            openRace=${(race) => races.open(race)} />
+          <${Answer} widget=${widget} plotly=${plotly} shown=${{
+            name,
+            answer,
+            from,
+            columns: forms[name].columns,
+            weights: from === 'live' ? question.weights[name] : '',
+            only: question.only,
+          }} races=${races.values} />
           <//>
       `,
       this.root,

@@ -176,12 +176,12 @@ addEventListener('popstate', ({ state }) => {
 });
 
 /** @param {string} kind @returns {boolean} whether the tab of a player is open */
-export const isOpen = (kind) => isShown(page.players[kind]?.root);
+export const isOpen = (kind) => isOnScreen(page.players[kind]?.root);
 
 /** Whether a player is on the screen, not in a closed tab. Checks an element that has a box on
  *  every screen: on a phone the player's own frame has none.
  *  @param {HTMLElement | undefined} root */
-export const isShown = (root) =>
+export const isOnScreen = (root) =>
   Boolean(
     /** @type {HTMLElement | null | undefined} */ (root?.querySelector('.sd-voice'))?.offsetParent,
   );

@@ -174,8 +174,11 @@ export class Question {
         ? 'Loading the recorded answer…'
         : 'There is no recording yet. Press Measure here.';
     }
-    const { models = '', pair = 'embedded' } = answer.settings;
-    const other = models && !/^masked/.test(models);
+    const { settings, settings: { pair = 'embedded' } } = answer;
+    const { pairless } = this.options.forms[this.name];
+    const other = Object.entries(pairless).some(([name, values]) =>
+      values.includes(settings[name])
+    );
     const model = other ? '' : ` Model: ${this.options.pairs[pair]?.label ?? pair}.`;
     return originWords(answer) + model;
   }

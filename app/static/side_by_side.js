@@ -16,6 +16,8 @@ import { sharePieces } from './state/detokenize.js';
  *  measure: (values: Record<string, any>) => boolean}} Tools `race`: the address of a race's trace;
  *  `open`: plays it; `measure`: starts a measurement and returns whether it began */
 export class SideBySide {
+  leads = true; // it comes before the figures
+
   /** @param {() => void} changed draws the page again @param {Tools} tools */
   constructor(changed, tools) {
     this.changed = changed;

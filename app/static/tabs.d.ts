@@ -67,6 +67,7 @@ export interface ExploreOptions {
     columns: Record<string, string>;
     takes: number;
     scales: string[];
+    pairless: Record<string, string[]>; // setting -> values with which no pair is measured
     fields: Field[];
   }>;
   pairs: Record<string, Pair>;
@@ -81,6 +82,7 @@ export interface ExploreOptions {
 /** An interactive panel of a question. */
 export interface Widget {
   view: () => unknown;
+  leads?: boolean; // whether it comes before the figures
   adds?: (key: string) => { data: object[] };
   show?: (answer: Answer) => void;
   pick?: (key: string) => void;

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -97,6 +97,7 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     takes: ClassVar[float] = 60  # seconds, about what its default settings take with the embedded pair on two cores
     scales: ClassVar[tuple[str, ...]] = ()
     """Fields that multiply that time: by their number, or by the length of their list."""
+    pairless: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # setting -> values with which no pair is measured
     windows: ClassVar[bool] = False  # its ``drafter`` must draw a window from its own distributions
 
     pair: PAIR = "embedded"
@@ -155,7 +156,12 @@ class OnPrompts(Exploration, frozen=True, kw_only=True):
     per_flavour: Annotated[int, ask("Prompts of each kind", "More prompts, narrower intervals.", 1, 5)] = 2
     texts: Annotated[
         str,
-        ask("Your own prompts", 'Replace ours: one per line, or JSON lines {"id", "flavour", "prompt"}.', most=20_000),
+        ask(
+            "Your own prompts",
+            'Replace ours: one per line, or JSON lines {"id", "flavour", "prompt"}.',
+            most=20_000,
+            replaces=("flavours", "per_flavour"),
+        ),
     ] = ""
     seed: SEED = 0
 

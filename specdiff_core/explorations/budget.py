@@ -16,7 +16,7 @@ import msgspec
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, Step, each_line
 from specdiff_core.explorations.fields import METHOD, SEED
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio, speedup
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.measure.answers import canonical, final_answer
 from specdiff_core.measure.problems import EXAMPLES, PROBLEMS
@@ -188,7 +188,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
         vanilla, best = single["vanilla"], others[quickest]
         answer = (
             f"All methods are equally accurate; an attempt takes {_lasting(vanilla['seconds'])} with vanilla "
-            f"and {_lasting(best['seconds'])} with {label[quickest]}, {times(best['speedup'])} "
+            f"and {_lasting(best['seconds'])} with {label[quickest]}, {speedup(best['speedup'])} "
             f"({_between(best['low'], best['high'])})."
         )
         apart = [row for row in rows if row["method"] == quickest and row["gain"] is not None]
@@ -203,7 +203,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 answer += " That difference may be chance."
         count = sum(row["attempts"] for row in single.values())
         speeds = [
-            f"{label[name]} {times(row['speedup'])} ({_between(row['low'], row['high'])})"
+            f"{label[name]} {speedup(row['speedup'])} ({_between(row['low'], row['high'])})"
             for name, row in others.items()
         ]
         alone = [f"{label[name]} {percent(row['accuracy'])}" for name, row in single.items()]

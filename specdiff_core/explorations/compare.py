@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Board, OnPrompts, Report, Step, Switch
 from specdiff_core.explorations.fields import DEGREE, METHOD
-from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, times
+from specdiff_core.explorations.figures import Figure, Row, axes, plural, ratio, speedup
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, bounds
 from specdiff_core.explorations.papers import BY_POSITION, overlaid
 from specdiff_core.measure.grid import BenchSetting
@@ -224,7 +224,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
             return f"At temperature {degree:g} no method beats vanilla; {reached}."
         close = draw.shortlist(named(draw.rivals(row, others)))
         close = f"; {close} may be as fast" if close else ""
-        return f"At temperature {degree:g} {row['short']} is fastest, {times(row['speedup'])}{close}."
+        return f"At temperature {degree:g} {row['short']} is fastest, {speedup(row['speedup'])}{close}."
 
     if warm == cold:
         return best(cold), ["Only one temperature was measured; the ranking may differ at another."]
@@ -336,7 +336,7 @@ def _board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str])
 def _plane(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) -> Figure:
     def words(row: Row) -> str:
         settings = row["words"] or "1 token per pass"
-        return f"<b>{row['label']}</b>, {settings}<br>speed-up {times(row['speedup'])}"
+        return f"<b>{row['label']}</b>, {settings}<br>speed-up {speedup(row['speedup'])}"
 
     hint = "marks as in the table; lines: equal speed-up = τ / cost"
     return draw.plane(rows, lambda row: looks.get(row["label"], VANILLA), words, key="cost", hint=hint, when=when)

@@ -99,7 +99,7 @@ def ratio(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def times(value: float | None) -> str:
+def speedup(value: float | None) -> str:
     """A speed-up, marked as slower below 1."""
     return "–" if value is None else f"{value:.2f}×" if value >= 1 else f"{value:.2f}× (slower)"
 
@@ -111,7 +111,7 @@ def slower(row: Row) -> bool:
 
 def measured(row: Row) -> str:
     """A row's speed-up, marked as slower only if :func:`slower`."""
-    return times(row["speedup"]) if row["speedup"] >= 1 or slower(row) else f"{ratio(row['speedup'])}×"
+    return speedup(row["speedup"]) if row["speedup"] >= 1 or slower(row) else f"{ratio(row['speedup'])}×"
 
 
 def rivals(best: Row, rows: Iterable[Row]) -> list[Row]:
@@ -162,7 +162,7 @@ def spread(row: Row) -> str:
 
 def timed(row: Row) -> str:
     """A row's speed-up and its interval, for a mark."""
-    return f"{times(row['speedup'])}<br>{spread(row)}"
+    return f"{speedup(row['speedup'])}<br>{spread(row)}"
 
 
 def accepted_lengths(row: Row) -> list[float]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step
 from specdiff_core.explorations.fields import EMBEDDED
-from specdiff_core.explorations.figures import Figure, Style, axes, ratio, spread, times
+from specdiff_core.explorations.figures import Figure, Style, axes, ratio, speedup, spread
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.explorations.run import command_words
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
@@ -172,7 +172,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         answer, notes, change = "", list[str](), facts.get("change")
         raced = {name: row for name, row in facts["race"].items() if row.get("speedup")}
         if all(len(curve) > 1 for curve in by.values()):
-            speeds = {name: f" and {times(raced[name]['speedup'])}" if name in raced else "" for name in by}
+            speeds = {name: f" and {speedup(raced[name]['speedup'])}" if name in raced else "" for name in by}
             ends = [f"with {LABELS[name]} τ = {ratio(curve[-1]['tau'])}{speeds[name]}" for name, curve in by.items()]
             answer = (
                 f"After {by[STREAK][-1]['seconds']:.0f} s of training each, from random weights: {'; '.join(ends)}."
@@ -258,7 +258,7 @@ def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
 def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
     data = []
     for name, row in raced.items():
-        look, words = STYLES[name], f"{times(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
+        look, words = STYLES[name], f"{speedup(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
         options: dict[str, Any] = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
         data.append(draw.bars([look.label], [row["speedup"]], look.label, look.colour, HATCHES[look.dash], **options))
     return Figure(

@@ -60,6 +60,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     question: ClassVar = "Does the text have the target's distribution, and would you notice if it did not?"
     takes: ClassVar = 40
     scales: ClassVar = ("rules", "runs")
+    pairless: ClassVar = {"models": ("coins", "tables", "engines")}
     columns: ClassVar = {
         "rule": "verification rule",
         "runs": "runs so far",
@@ -165,7 +166,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
     @property
     def embedded(self) -> bool:
         """Whether the models are the pair's."""
-        return self.models.startswith("masked")
+        return self.models not in self.pairless["models"]
 
     @property
     def drafters(self) -> tuple[str, ...]:

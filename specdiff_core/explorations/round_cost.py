@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, styles, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, speedup, styles
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.decoder import Stop
@@ -110,7 +110,7 @@ class RoundCost(AtTemperature, frozen=True, kw_only=True):
             if best is None
             else f"A round pays off if it yields more tokens than it costs: {best['label']} yields "
             f"{ratio(best['tau'])} tokens in the time of {ratio(best['cost'])} vanilla tokens, "
-            f"{times(best['speedup'])}.",
+            f"{speedup(best['speedup'])}.",
             notes=[
                 *([f"Slower than vanilla: {draw.listed(slow)}."] if slow else []),
                 "The formula assumes one α for all positions and rounds, but real drafts come in streaks: a token is "

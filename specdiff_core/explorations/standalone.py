@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdiff_core.explorations.base import Board, Report
-from specdiff_core.explorations.figures import Figure, escaped, times
+from specdiff_core.explorations.figures import Figure, escaped, speedup
 from specdiff_core.schema.palette import ROLES
 
 
@@ -71,7 +71,7 @@ section p{{margin:0}} table{{margin:1rem 0}} caption,td{{text-align:left;padding
 def _table(board: Board) -> str:
     lines = [["method", "speed-up", *(head for head, *_ in board.columns)]]
     for row in board.rows:
-        speed = f"{times(row['value'])}, {row['said']}"
+        speed = f"{speedup(row['value'])}, {row['said']}"
         lines.append([f"{row['label']}, {row['words']}", speed, *(words for words, _ in row["cells"])])
     body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in line)}</tr>" for line in lines)
     return f"<table><caption>{escaped(_caption(board.title, board.when))}</caption>{body}</table>"

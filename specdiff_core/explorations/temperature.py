@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, spread, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, speedup, spread
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.explorations.papers import BY_TEMPERATURE, beside
 from specdiff_core.measure.prompts import Prompt
@@ -123,8 +123,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             (cold, first), (warm, last) = measured[0], measured[-1]
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {label} at γ {self.gamma} goes "
-                f"from {times(first['speedup'])} ({spread(first)}) to {times(last['speedup'])} ({spread(last)}), and τ "
-                f"from {ratio(first['tau'])} to {ratio(last['tau'])}."
+                f"from {speedup(first['speedup'])} ({spread(first)}) to {speedup(last['speedup'])} ({spread(last)}), "
+                f"and τ from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )
         if reliable := facts.get("reliability"):
             sure = [row for row in rows if not row["draft_temperature"] and row.get("alpha") is not None]

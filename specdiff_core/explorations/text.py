@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.fields import METHOD
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, speedup
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.measure.statistics import wilson
 from specdiff_core.measure.store import Rows
@@ -160,8 +160,8 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         )
         curve = [row for row in timed if row["method"] == method]
         return (
-            f"{find_method(method).short} reaches {times(curve[0]['speedup'])} after {curve[0]['context']} tokens of "
-            f"text and {times(curve[-1]['speedup'])} after {curve[-1]['context']}; a vanilla token takes "
+            f"{find_method(method).short} reaches {speedup(curve[0]['speedup'])} after {curve[0]['context']} tokens of "
+            f"text and {speedup(curve[-1]['speedup'])} after {curve[-1]['context']}; a vanilla token takes "
             f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms and then "
             f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms."
         )

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, timed, times
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, speedup, timed
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
 from specdiff_core.explorations.papers import BY_STEPS, beside
 from specdiff_core.measure.grid import BenchSetting
@@ -186,7 +186,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             f"measured is γ {best['gamma']} with T {best['steps']}, {draw.measured(best)} over vanilla, with "
             f"τ = {ratio(best['tau'])} tokens per round." + _as_good(best, cells),
             notes=notes,
-            figures=[*_maps(cells, best, chosen), *_block(cells, facts)],
+            figures=[*_maps(cells, best, chosen), *_by_gamma(cells, facts)],
             titles={
                 row["race"]: f"{drafter} "
                 + ("controller" if row.get("auto") else f"γ {row['gamma']}, T {row['steps']}")
@@ -217,7 +217,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         return draw.heat(cells, *sides, field, named, **fields)
 
     def measured(row: Mapping[str, Any]) -> str:
-        guess = f"<br>predicted {times(row['predicted'])}" if "predicted" in row else ""
+        guess = f"<br>predicted {speedup(row['predicted'])}" if "predicted" in row else ""
         return (
             f"measured speed-up {timed(row)}<br>τ = {ratio(row['tau'])}, "
             f"α = {ratio(row['alpha'])}<br>{1000 * row['seconds_per_round']:.1f} ms a round{guess}"
@@ -235,7 +235,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         empty="No cell has been measured yet.",
     )
     if any("predicted" in row for row in cells):
-        label = lambda row: f"predicted {times(row['predicted'])}, measured {times(row['speedup'])}"
+        label = lambda row: f"predicted {speedup(row['predicted'])}, measured {speedup(row['speedup'])}"
         hint = "from the acceptance measured in the same runs, over bare passes; not a measurement"
         yield heat("predicted", label, key="predicted", title="Predicted", hint=hint)
     lines = draw.lines(
@@ -282,7 +282,7 @@ def _by_steps(cells: Sequence[Row]) -> Iterator[Figure]:
     )
 
 
-def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
+def _by_gamma(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
     """Tokens per round and speed-up by γ, which the page predicts for the widest window in the fewest steps."""
     measured = [row for row in cells if len(row.get("alpha_at", ())) > 1]
     if not measured or "curve" not in facts:
@@ -292,7 +292,7 @@ def _block(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure]:
         key="block",
         title="Drag γ over one drafted block",
         hint="lines: predicted from measured acceptance and bare passes; open marks: measured; both with prefill",
-        formula="block",
+        formula="by_gamma",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],
         layout=axes(

@@ -63,6 +63,7 @@ class Field:
     of: str = ""  # drafters or methods: the choices are those of the pair
     more: bool = False  # an advanced field
     hidden: bool = False
+    replaces: tuple[str, ...] = ()  # fields that have no effect while this one is filled in
     lines: bool = False  # a text whose lines may also be given one by one, with \\n for a line break in one
 
     @classmethod
@@ -136,7 +137,7 @@ class Field:
     def form(self, *, more: bool = False) -> dict[str, Any]:
         """The field as plain JSON values; ``more``: show it among the advanced ones."""
         words = {"title": self.title, "about": self.help, "kind": self.control, "list": self.several}
-        same = ("name", "default", "choices", "labels", "of", "low", "high", "hidden")
+        same = ("name", "default", "choices", "labels", "of", "low", "high", "hidden", "replaces")
         return {
             **{name: getattr(self, name) for name in same},
             **words,

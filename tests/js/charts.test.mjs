@@ -8,7 +8,7 @@ import { stateAt } from '../../app/static/state/progress.js';
 import { Playhead } from '../../app/static/state/playhead.js';
 import { Stage } from '../../app/static/state/stage.js';
 import { confidenceFigure, tokensFigure } from '../../app/static/state/charts.js';
-import { drawn } from '../../app/static/views/figure.js';
+import { styledFigure } from '../../app/static/views/figure.js';
 
 const c = new Proxy({}, { get: (_, role) => role === 'toJSON' ? undefined : '#123456' });
 const drafted = buildLane(trace.lanes.drafted);
@@ -26,7 +26,7 @@ test('tokens over time: a line and a label for each lane that wrote or still may
   const player = new Playhead({ duration: stage.duration, growing: true });
   player.toEdge();
   const scene = stage.scene(player, '<b>drafted');
-  const { data, layout } = drawn(tokensFigure(scene), c);
+  const { data, layout } = styledFigure(tokensFigure(scene), c);
   assert.deepEqual(data.map((line) => line.name), [methods.vanilla.label, '<b>drafted', 'begun']);
   const notes = layout.annotations.map(({ text }) => text);
   assert.ok(notes.includes('&lt;b&gt;drafted'), 'a foreign name is text');
@@ -42,12 +42,15 @@ test('confidence: a row for each step, empty until it has happened', () => {
       event.kind === 'DenoiseStep' && event.round === 1 && event.step === 1
     ) + 1;
   const view = stateAt(drafted, at).window;
-  const [{ x, y, z, text }] = drawn(confidenceFigure({ lane: drafted, view }), c).data;
+  const [{ x, y, z, text }] = styledFigure(confidenceFigure({ lane: drafted, view }), c).data;
   assert.deepEqual([x.length, y], [6, [1, 2, 3]]);
   assert.deepEqual([z[0], z[1]], view.passes.map((step) => step.confidence));
   assert.ok(z[2].every((value) => value === null) && text[2].every((words) => words === 'masked'));
   assert.match(
-    drawn(confidenceFigure({ lane: drafted, view: { ...view, passes: [], copied: true } }), c),
+    styledFigure(
+      confidenceFigure({ lane: drafted, view: { ...view, passes: [], copied: true } }),
+      c,
+    ),
     /A copied draft has no confidence/,
   );
 });

@@ -19,7 +19,7 @@ import { columnsOf, csvOf } from '../../app/static/state/exploration.js';
 import { make, near } from './fixture.mjs';
 import { buildLane } from '../../app/static/state/lane.js';
 import { download } from '../../app/static/views/dom.js';
-import { drawn, isShown, settled } from '../../app/static/views/figure.js';
+import { applies, settled, styledFigure } from '../../app/static/views/figure.js';
 
 const CURVE = [[1, 0.004], [9, 0.005], [17, 0.007]];
 const BOX = { alpha: 0.7, gamma: 8, passes: 1, draft: 0.5, shape: 'window', count: 4 };
@@ -210,7 +210,7 @@ test('a figure: its data, its axes in the theme, what a widget adds, and the axe
     },
   };
   const added = { data: [{ x: [9], marker: { color: '@accent' } }], reach: { x: 10, y: 1 } };
-  const { data, layout } = drawn({ ...figure, added }, c);
+  const { data, layout } = styledFigure({ ...figure, added }, c);
   assert.deepEqual(data.map(({ marker }) => marker.color), [
     'colour of lane-1',
     'colour of accent',
@@ -221,7 +221,7 @@ test('a figure: its data, its axes in the theme, what a widget adds, and the axe
     layout.yaxis.title.text,
     layout.annotations[0].font.color,
   ], ['γ', [0, 10], 'τ', 'colour of muted']);
-  assert.equal(drawn({ layout: {}, empty: 'Not yet.' }, c), 'Not yet.');
+  assert.equal(styledFigure({ layout: {}, empty: 'Not yet.' }, c), 'Not yet.');
 });
 
 test('switches choose what is shown, and a value that is gone is the first again', () => {
@@ -231,10 +231,10 @@ test('switches choose what is shown, and a value that is gone is the first again
     [{ t: '1' }, { t: '0' }, {}],
   );
   assert.deepEqual([
-    isShown({ when: { t: '1' } }, { t: '1' }),
-    isShown({ when: { t: '1' } }, { t: '0' }),
-    isShown({}, { t: '0' }),
-    isShown({ when: { t: '1' } }, {}),
+    applies({ when: { t: '1' } }, { t: '1' }),
+    applies({ when: { t: '1' } }, { t: '0' }),
+    applies({}, { t: '0' }),
+    applies({ when: { t: '1' } }, {}),
   ], [true, false, true, true]);
 });
 

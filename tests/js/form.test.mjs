@@ -159,3 +159,12 @@ test('the form of a race starts it with the Enter key, and takes examples, prese
   await button('Noise').fire('click');
   assert.deepEqual(called, ['run']);
 });
+
+test('a text that is filled in replaces the fields that it names', () => {
+  const of = (name, more) => ({ name, kind: 'text', list: false, default: '', ...more });
+  const form = new FormValues([of('kinds'), of('texts', { title: 'Yours', replaces: ['kinds'] })]);
+  assert.equal(form.replacing('kinds'), undefined);
+  form.fill({ texts: 'Once' });
+  assert.equal(form.replacing('kinds').title, 'Yours');
+  assert.equal(form.replacing('texts'), undefined);
+});

@@ -37,7 +37,7 @@ const MAP = {
 };
 
 test('drag γ over a block: tokens per round rise while the speed-up, prefill included, falls', () => {
-  const found = FORMULAS.block(MAP, { race: 'a' }, { gamma: 2 }, null);
+  const found = FORMULAS.by_gamma(MAP, { race: 'a' }, { gamma: 2 }, null);
   const [tau, gain] = ['τ, predicted', 'speed-up, predicted'].map((name) => lineOf(found, name));
   assert.deepEqual(tau.x, [1, 2, 3, 4]);
   near(tau.y[3], expectedTau(ALPHAS));
@@ -59,10 +59,10 @@ test('the block is one of the run, and γ cuts what it yields', () => {
   const lane = { rounds: [round(4), round(0, [1]), round(2)], pieces: { 1: 'a', 2: 'b', 3: 'c' } };
   assert.equal(blockOf(lane, 4), lane.rounds[2]);
   const kinds = (gamma) =>
-    FORMULAS.block(MAP, { race: 'a' }, { gamma }, lane).block.map(({ kind }) => kind);
+    FORMULAS.by_gamma(MAP, { race: 'a' }, { gamma }, lane).block.map(({ kind }) => kind);
   assert.deepEqual(kinds(4), ['accepted', 'accepted', 'rejected', 'untested']);
   assert.deepEqual(kinds(1), ['accepted', 'untested', 'untested', 'untested']);
-  const { words } = FORMULAS.block(MAP, { race: 'a' }, { gamma: 4 }, lane);
+  const { words } = FORMULAS.by_gamma(MAP, { race: 'a' }, { gamma: 4 }, lane);
   assert.match(words[2], /it yields 3 tokens: 2 accepted/);
 });
 

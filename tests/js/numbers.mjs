@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { joinPieces } from '../../app/static/state/detokenize.js';
 import { settingsWords } from '../../app/static/state/format.js';
 import { verdict } from '../../app/static/state/headline.js';
+import { FORMULAS } from '../../app/static/state/formulas.js';
 import { buildLane } from '../../app/static/state/lane.js';
 import { stateAt } from '../../app/static/state/progress.js';
 import { useOf } from '../../app/static/state/marks.js';
@@ -25,7 +26,7 @@ import { Stage } from '../../app/static/state/stage.js';
 import { acceptanceFigure } from '../../app/static/state/charts.js';
 import { readFile } from '../../app/static/state/trace.js';
 
-const { traces, spellings, crowded, noSteps, out } = JSON.parse(
+const { traces, spellings, crowded, noSteps, formulas, out } = JSON.parse(
   readFileSync(process.argv[2], 'utf8'),
 );
 
@@ -111,5 +112,14 @@ for (const [key, path] of Object.entries(traces)) {
     against: Object.fromEntries(others.map((name) => [name, against(lanes, name, baseline)])),
   };
 }
-const answer = { traces: found, spellings: spellings.map(joinPieces) };
+
+/** A figure's values at `x`, from an answer that ships. */
+const drawn = formulas.map(({ path, formula, values, line, x }) => {
+  const recorded = JSON.parse(readFileSync(path, 'utf8'));
+  const figure = recorded.report.figures.find((one) => one.formula === formula);
+  const { data } = FORMULAS[formula](recorded, figure, values, null);
+  const points = data.find(({ name }) => name === line);
+  return x === null ? points.x[0] : points.y[points.x.indexOf(x)];
+});
+const answer = { traces: found, spellings: spellings.map(joinPieces), formulas: drawn };
 writeFileSync(out, JSON.stringify(answer));

@@ -18,7 +18,7 @@ export function normalised(weights) {
 }
 
 /** Draw from a distribution: an index. @param {number} u uniform in [0, 1) */
-export function drawn(odds, u) {
+export function drawFrom(odds, u) {
   let left = u;
   const index = odds.findIndex((weight) => (left -= weight) < 0);
   return index < 0 ? odds.length - 1 : index;
@@ -49,10 +49,10 @@ export function drawTokens(p, q, draws, seed) {
   const counts = p.map(() => 0);
   let accepted = 0;
   for (let i = 0; i < draws; i += 1) {
-    const token = drawn(q, u());
+    const token = drawFrom(q, u());
     const kept = u() < p[token] / q[token];
     accepted += Number(kept);
-    counts[kept || !residual ? token : drawn(residual, u())] += 1;
+    counts[kept || !residual ? token : drawFrom(residual, u())] += 1;
   }
   return { counts, accepted };
 }

@@ -2,10 +2,11 @@
 
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' |
  *  'switch' | 'text', list: boolean, more: boolean, long: boolean, file?: boolean,
+ *  replaces?: string[],
  *  of: '' | 'drafters' | 'methods', choices: string[], labels: Record<string, string>, default: any,
  *  low: number | null, high: number | null, step?: number, within?: string[]}} Field `file`: its text
- *  may come from a file; `within`: a number with a slider, and what limits it: other fields, or the
- *  drafter's `window` */
+ *  may come from a file; `replaces`: fields that have no effect while this text is filled in; `within`: a
+ *  number with a slider, and what limits it: other fields, or the drafter's `window` */
 /** @typedef {{label: string, drafters: Record<string, string>, methods: Record<string, string>,
  *  windows?: Record<string, number>, presets?: Record<string, string>, examples?: string,
  *  about?: string, get?: string, weight?: number}} Pair of models, as app/controls.py describes it */
@@ -131,6 +132,13 @@ export class FormValues {
     return this.fields.every((field) =>
       !Object.hasOwn(values, field.name) ||
       String(cast(field, values[field.name])) === String(this.raw[field.name])
+    );
+  }
+
+  /** The field in place of which this one has no effect, because that one is filled in. */
+  replacing(name) {
+    return this.fields.find(({ name: other, replaces = [] }) =>
+      replaces.includes(name) && this.raw[other].trim()
     );
   }
 

@@ -26,7 +26,7 @@ export function blockOf(lane, gamma) {
  *  cost bare passes, plus what a token of the run cost besides: its share of the prefill.
  *  @param {Answer} answer
  *  @param {Figure} figure @param {Values} values @param {Lane | null} lane */
-function block(answer, figure, { gamma }, lane) {
+function byGamma(answer, figure, { gamma }, lane) {
   const raceRow = rowOf(answer, figure);
   const { curve } = answer.facts;
   const spent = raceRow.draft_seconds + raceRow.verify_seconds;
@@ -134,4 +134,4 @@ function matched(answer, figure, { target, drafter }) {
 
 /** By name. @type {Record<string, (answer: Answer, figure: Figure, values: Values, lane: Lane |
  *  null) => Computed>} */
-export const FORMULAS = { block, serving, matched };
+export const FORMULAS = { by_gamma: byGamma, serving, matched };

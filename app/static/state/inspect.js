@@ -3,7 +3,7 @@
 
 import { TEST_KINDS } from './declared.js';
 import { decisive, stateAt } from './progress.js';
-import { acceptance, drawn, normalised, sum, uniform } from './draws.js';
+import { acceptance, drawFrom, normalised, sum, uniform } from './draws.js';
 /** @import { Test } from './events.d.ts' */
 /** @import { Lane } from './lane.js' */
 /** @import { PartialRound } from './progress.js' */
@@ -143,7 +143,7 @@ export function again({ rows, drafted, certain, test, options }, threshold, draw
       if (draftedRow >= 0) counts[draftedRow] += 1;
       continue;
     }
-    const row = drawn(rest, u());
+    const row = drawFrom(rest, u());
     counts[row] += 1;
     accepted += Number(walks && options.includes(/** @type {number} */ (rows[row].id)));
   }

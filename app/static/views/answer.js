@@ -6,15 +6,13 @@ import { Component, Facts, glossed, html, Link } from './ui.js';
 import { download } from './dom.js';
 import { Figures } from './figures.js';
 import { FORMULAS } from '../state/formulas.js';
-import { isShown, settled } from './figure.js';
+import { applies, settled } from './figure.js';
 import { means } from './glossary.js';
 /** @import { Answer as Result, Figure } from '../state/exploration.js' */
-/** @import { Charts } from './charts.js' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Part, Widget } from '../tabs.d.ts' */
 /** @import { Source } from '../state/answers.js' */
 
-const FIRST = 'side-by-side'; // its widget is above the figures
 const VALUE = /(?<=(?:^|[\s(])\p{L}) (?=[≤\d])/gu; // the space in “γ 4”, where no line breaks
 
 /** A value, or a list of them, in the table. */
@@ -92,15 +90,18 @@ function Origin({ answer, weights, save }) {
 }
 
 /**
- * @typedef {object} Props
+ * @typedef {object} Shown the answer on the screen
  * @property {string} name of the question @property {Result} [answer] @property {Source} from
  * @property {Record<string, string>} columns their meanings @property {string} weights address of
- *  a trained drafter's @property {Widget | null} widget @property {Part} only what a lesson shows
+ *  a trained drafter's @property {Part} only what a lesson shows
+ *
+ * @typedef {object} Races behind the answer
+ * @property {boolean} there whether they can be opened, now or at its end: an export leaves some
+ *  out, and a measurement that fails loses them @property {(race: string) => void} open
  * @property {Lane | null} lane that formulas replay @property {(race: string) => void} loadLane
- * @property {boolean} hasRaces whether they can be opened, now or at its end: an export leaves some
- *  out, and a measurement that fails loses them
- * @property {(race: string) => void} openRace @property {string} plotly address of the library
  */
+/** @typedef {{shown: Shown, races: Races, widget: Widget | null, plotly: string}} Props `plotly`:
+ *  address of the library */
 /** @typedef {object} State
  * @property {Record<string, Record<string, string>>} chosen by question: values of the switches
  * @property {Record<string, Record<string, number>>} sliders by figure
@@ -112,12 +113,12 @@ function Origin({ answer, weights, save }) {
 export class Answer extends Component {
   /** @override */ state = { chosen: {}, sliders: {}, more: false, listed: false };
 
-  /** @type {Charts | null} */
-  charts = null;
+  /** @type {Figures | null} */
+  figures = null;
 
   /** A figure, with its data computed if it has a formula. @param {Figure} figure */
   computed(figure) {
-    const { answer, lane, loadLane } = this.props;
+    const { shown: { answer }, races: { lane, loadLane } } = this.props;
     if (!answer || !figure.formula) return figure;
     const set = this.state.sliders[figure.key];
     const values = Object.fromEntries(
@@ -125,8 +126,9 @@ export class Answer extends Component {
         { name, value, high },
       ) => [name, Math.min(high, set?.[name] ?? value)]),
     );
-    if (figure.race && figure.formula === 'block') loadLane(figure.race);
-    return { ...figure, values, ...FORMULAS[figure.formula](answer, figure, values, lane) };
+    if (figure.race && figure.formula === 'by_gamma') loadLane(figure.race);
+    const slide = (slider, value) => this.set('sliders', figure.key, slider, value);
+    return { ...figure, values, slide, ...FORMULAS[figure.formula](answer, figure, values, lane) };
   }
 
   /** @param {'chosen' | 'sliders'} which @param {string} key */
@@ -136,12 +138,12 @@ export class Answer extends Component {
   }
 
   /** @param {Props} props @param {State} state @override */
-  render(props, state) {
-    const { name, answer, from, widget, only, hasRaces, openRace, plotly } = props;
+  render({ shown, races, widget, plotly }, state) {
+    const { name, answer, columns, weights, only } = shown;
     if (!answer) return null;
     const { report, facts } = answer;
     const chosen = settled(report, state.chosen[name] ?? {});
-    const figures = (report.figures ?? []).filter((figure) => isShown(figure, chosen))
+    const figures = (report.figures ?? []).filter((figure) => applies(figure, chosen))
       .map((figure) => this.computed(figure));
     const stops = /** @type {Set<string>} */ (new Set());
     const aside = html`<div class="sd-exp-aside" key="aside">${widget?.view()}</div>`;
@@ -162,19 +164,22 @@ export class Answer extends Component {
               stops,
             )}</p>
         `}</div>
-      <${Boards} report=${report} chosen=${chosen} only=${only} open=${hasRaces ? openRace : null}
+      <${Boards} report=${report} chosen=${chosen} only=${only} open=${races.there
+        ? races.open
+        : null}
         choose=${(key, value) => this.set('chosen', name, key, value)} />
-      ${name === FIRST && aside}
-      <${Figures} key="${name} ${keys}" answer=${answer} source="${from} ${answer.provenance?.date}"
-        figures=${figures} lead=${report.boards?.length ? 0 : 1} aside=${name !== FIRST && aside}
-        notes=${notes} widget=${widget} only=${only} hasRaces=${hasRaces} openRace=${openRace}
-        slide=${(key, slider, value) => this.set('sliders', key, slider, value)} more=${state.more}
-        unfold=${(more) => this.setState({ more })} plotly=${plotly}
-        made=${(charts) => this.charts = charts} />
-      <${Rows} rows=${answer.rows} meanings=${props.columns} open=${state.listed}
+      ${widget?.leads && aside}
+      <${Figures} key="${name} ${keys}" ref=${(made) => this.figures = made} shown=${shown}
+        figures=${figures} races=${races} widget=${widget} plotly=${plotly} folded=${{
+          aside: !widget?.leads && aside,
+          notes,
+          open: state.more,
+          unfold: (more) => this.setState({ more }),
+        }} />
+      <${Rows} rows=${answer.rows} meanings=${columns} open=${state.listed}
         unfold=${(listed) => this.setState({ listed })} />
-      <${Origin} answer=${answer} weights=${props.weights}
-        save=${(kind) => save(name, answer, this.charts, kind)} />
+      <${Origin} answer=${answer} weights=${weights}
+        save=${(kind) => save(name, answer, this.figures?.charts, kind)} />
     `;
   }
 }

@@ -1,11 +1,11 @@
 // The stage of the Live tab: one window, large. Blanks are filled, checked from left to right, and
 // become text. Between two runs it holds the staged round still.
 
-import { classes, glossed, html, Link, useState } from './ui.js';
+import { classes, html, Link, useState } from './ui.js';
 import { captionOf, resultsOf, stateAfter, tailOf, tilesOf } from '../state/blanks.js';
 import { LEAD } from '../state/declared.js';
 import { stagedRound } from '../state/stops.js';
-import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
+import { Knobs, Redraft } from './knobs.js';
 import { isOver } from '../state/lane.js';
 import { speedUpSoFar } from '../state/metrics.js';
 import { effectWords } from '../state/predicted.js';
@@ -18,6 +18,8 @@ import { isJudged } from '../state/verifier.js';
 /** @import { PartialRound } from '../state/progress.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Block } from '../state/block.js' */
+/** @import { Acts } from '../acts.js' */
+/** @import { Size } from './knobs.js' */
 /** @import { Predictions } from '../state/predicted.js' */
 /** @import { Tile } from '../state/blanks.js' */
 
@@ -54,74 +56,38 @@ const TileView = ({ tile: { kind, words, heat, mark, said, others }, lit, open, 
       `}</li>
   `;
 
-/** @typedef {{gamma: number, steps: number}} Size of a window, and its denoising steps */
-
-/** Sliders that draft the block again. @param {{block: Block, size: Size, set: (size: Size) => void,
- *  effect: string}} props `effect`: on whole answers */
-function Knobs({ block, size: { gamma, steps }, set, effect }) {
-  const choices = stepsOf(block, gamma);
-  const variant = block.get(`${gamma}/${steps}`);
-  const [many, one] = [block.get(`${gamma}/4`), block.get(`${gamma}/1`)];
-  const resize = (value) => {
-    const fitting = stepsOf(block, value).filter((count) => count <= steps);
-    set({ gamma: value, steps: fitting.at(-1) ?? 1 });
-  };
-  const step = (i) => set({ gamma, steps: choices[i] });
-  return html`
-    <div class="sd-knobs-block">
-      <label>γ <input type="range" min="1" max=${longest(block)} value=${gamma}
-        aria-label="γ, guesses" oninput=${(event) => resize(Number(event.currentTarget.value))} />
-        <output>${gamma}</output></label>
-      <label>T <input type="range" min="0" max=${choices.length - 1} value=${choices.indexOf(steps)}
-        aria-label="T, denoising steps" aria-valuetext=${String(steps)}
-        oninput=${(event) => step(Number(event.currentTarget.value))} />
-        <output>${steps}</output></label>
-      ${many && one && html`
-        <${Link} act=${() => set({ gamma, steps: steps === 1 ? 4 : 1 })}>${steps === 1
-          ? 'Try 4 steps'
-          : 'Try 1 step'}<//>
-      `}
-      <p>${variant && variantWords(variant)} ${many && one && stepsWords(many, one)}<br/>${glossed(
-        effect,
-      )}</p>
-    </div>
-  `;
-}
-
 /**
- * @typedef {object} Props
- * @property {Scene} scene
- * @property {Block | null} block the staged round with other windows and steps
- * @property {Predictions} predictions @property {boolean} sized whether the server can draft it with
- *  other windows and steps @property {{part: number, parts: number} | null} redrafting how far it is
- * @property {boolean} own whether the race is the visitor's
- * @property {() => void} skip to real time @property {() => void} playStaged
- * @property {() => void} redraft @property {() => void} stopRedraft
- * @property {(button: HTMLElement, number: string) => void} challenge
- * @property {() => void} askForPrompt
- * @property {() => void} verify lets the visitor judge
- * @property {unknown} source where the race comes from @property {unknown} bar playback
- * @property {unknown} children its number
+ * @typedef {object} Redrawn the staged round with other windows and steps
+ * @property {Block | null} block that was drafted so @property {boolean} sized whether the server
+ *  can do that @property {{part: number, parts: number} | null} redrafting how far it is
+ * @property {Predictions} predictions of whole answers
  */
+/** @typedef {Pick<Acts, 'redraft' | 'stopRedraft' | 'challenge' | 'askForPrompt'> &
+ *  Record<'skip' | 'playStaged' | 'verify', () => void>} StageActs `skip`: to real time; `verify`: the
+ *  visitor judges */
+/** @typedef {{scene: Scene, redrawn: Redrawn, own: boolean, acts: StageActs, source: unknown,
+ *  children: unknown}} Props `own`: whether the race is the visitor's; `source`: where it comes from;
+ *  `children`: its number, and the bar that plays it */
 
 /** @param {Props} props */
 export function Blanks(
-  { scene, block, predictions, sized, redrafting, own, verify, source, bar, children, ...acts },
+  { scene, redrawn, own, acts, source, children },
 ) {
+  const { block, sized, redrafting, predictions } = redrawn;
   const [open, setOpen] = useState(-1);
   const [size, setSize] = useState(/** @type {Size | null} */ (null));
   const { stage, isSlow, selected, baseline, lanes, clocks, over, state } = scene;
   const played = staged(scene);
   const config = played?.lane.header?.config;
   const chosen = size ?? { gamma: Number(config?.gamma), steps: Number(config?.steps) };
-  const redrawn = played?.still && size && block?.get(`${chosen.gamma}/${chosen.steps}`);
-  const at = redrawn ? { ...redrawn, checked: Infinity } : played;
+  const variant = played?.still && size && block?.get(`${chosen.gamma}/${chosen.steps}`);
+  const at = variant ? { ...variant, checked: Infinity } : played;
   const round = at?.round;
   const count = played?.round.committed ? played.round.first : state?.tokens.length;
   const checked = Math.floor(at?.checked ?? 0);
   const tiles = at && round ? tilesOf(at.lane, round, checked) : [];
   const base = baseline && baseline !== selected ? lanes[baseline] : null;
-  const caption = at && round && !redrawn ? captionOf(at.lane, round, base, checked) : '';
+  const caption = at && round && !variant ? captionOf(at.lane, round, base, checked) : '';
   const lit = at && round && checked < resultsOf(round) - 1 ? at.checked % 1 : null;
   const drafted = selected && selected !== baseline ? lanes[selected] : null;
   const speed = over && drafted
@@ -156,7 +122,7 @@ export function Blanks(
         `}
         <p class="sd-stage-caption"><span>${caption}</span> ${watch}${over && run && played && html`
               ${isJudged(run.lane) &&
-                html`<${Link} name="verify" act=${verify}>Be the big model<//>`}
+                html`<${Link} name="verify" act=${acts.verify}>Be the big model<//>`}
           ${own && run.number && html`
             <${Link} act=${(event) =>
               acts.challenge(event.currentTarget, run.number)}>Challenge a friend<//>
@@ -173,17 +139,10 @@ export function Blanks(
           `}
         `}</p>
         ${played?.still && !block && sized && html`
-          <p class="sd-knobs-block">${redrafting
-            ? html`
-              <span role="status">Drafting this block again: ${redrafting.part} of ${redrafting
-                .parts} sizes…</span>
-              <${Link} act=${acts.stopRedraft}>Stop<//>
-            `
-            : html`<${Link} act=${acts.redraft}>Try other γ and T on this block<//>`}</p>
+          <${Redraft} redrafting=${redrafting} redraft=${acts.redraft} stop=${acts.stopRedraft} />
         `}
       </div>
       ${children}
-      ${bar}
     </section>
   `;
 }

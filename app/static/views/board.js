@@ -2,7 +2,7 @@
 
 import { buttons } from './explored.js';
 import { html } from './ui.js';
-import { isShown } from './figure.js';
+import { applies } from './figure.js';
 import { ratio } from '../state/format.js';
 /** @import { Part } from '../tabs.d.ts' */
 /** @import { Report } from '../state/events.d.ts' */
@@ -82,7 +82,7 @@ function Board({ board: { title, columns, rows }, open }) {
  *  @param {{report: Report, chosen: Record<string, string>, only: Part,
  *  choose: (name: string, value: string) => void, open: ((race: string) => void) | null}} props */
 export function Boards({ report: { boards = [], switches = [] }, chosen, only, choose, open }) {
-  const selected = /** @type {any} */ (boards.find((one) => isShown(one, chosen)));
+  const selected = /** @type {any} */ (boards.find((one) => applies(one, chosen)));
   const rows = selected?.rows.filter(({ label }) => only?.lines.includes(label));
   const board = only?.panel === 'board' && rows?.length ? { ...selected, rows } : selected;
   return html`

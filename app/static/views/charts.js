@@ -1,7 +1,7 @@
 // Plotly figures of the latest state, updated at most 12 times a second and only while visible.
 // Keeps its own reference to Plotly, because other components may replace the global one.
 
-import { drawn } from './figure.js';
+import { styledFigure } from './figure.js';
 import { glossAxis } from './glossary.js';
 /** @import { Figure } from '../state/exploration.js' */
 
@@ -121,7 +121,7 @@ export class Charts {
       this.dirty.delete(name);
       try {
         const place = this.places[name];
-        this.draw(place, drawn(this.figures(name), colours(place)));
+        this.draw(place, styledFigure(this.figures(name), colours(place)));
       } catch (error) {
         console.error('a figure could not be drawn:', error); // others continue
       }
@@ -131,7 +131,7 @@ export class Charts {
     this.wake();
   }
 
-  /** @param {ReturnType<typeof drawn>} figure */
+  /** @param {ReturnType<typeof styledFigure>} figure */
   draw(element, figure) {
     if (typeof figure === 'string') {
       this.say(element, figure);

@@ -6,7 +6,7 @@
 /** @typedef {Record<string, string>} Colours by role of the palette */
 
 /** JSON with the theme's colours in place of roles (`"@draft"`). @param {Colours} c */
-export function painted(value, c) {
+function painted(value, c) {
   if (typeof value === 'string') {
     return /^@[a-z][a-z0-9-]*$/.test(value) ? c[value.slice(1)] || value : value;
   }
@@ -48,7 +48,10 @@ const styled = ({ title = '', range, ...rest } = {}, reach = 0) => ({
 /** A figure for Plotly in this page's style, or a sentence on why there is nothing to draw.
  *  @param {Partial<Figure>} figure @param {Colours} c
  *  @returns {{data: object[], layout: object} | string} */
-export function drawn({ data = [], layout: given = {}, empty = '', added = { data: [] } }, c) {
+export function styledFigure(
+  { data = [], layout: given = {}, empty = '', added = { data: [] } },
+  c,
+) {
   const marks = [...data, ...added.data];
   if (!marks.length) return empty || 'Nothing has been measured for this yet.';
   const axes = Object.keys(given).filter((name) => /^[xy]axis\d$/.test(name));
@@ -69,7 +72,7 @@ export function drawn({ data = [], layout: given = {}, empty = '', added = { dat
 
 /** Whether something is shown at these values of the switches; missing switches hide nothing.
  *  @param {{when?: Record<string, string>}} what @param {Record<string, string>} chosen */
-export const isShown = ({ when = {} }, chosen) =>
+export const applies = ({ when = {} }, chosen) =>
   Object.entries(when).every(([name, value]) => !(name in chosen) || chosen[name] === value);
 
 /** The values of a report's switches: the chosen ones if they still exist, otherwise the first.

@@ -5,19 +5,19 @@ import { Charts } from './charts.js';
 import { Component, glossed, html, Link, Slider } from './ui.js';
 import { racesOf } from '../state/exploration.js';
 /** @import { Answer, Figure } from '../state/exploration.js' */
-/** @import { Part, Widget } from '../tabs.d.ts' */
+/** @import { Races as RacesOf, Shown } from './answer.js' */
+/** @import { Widget } from '../tabs.d.ts' */
 
 const WITHOUT = 'The chart library could not be loaded; the table below is complete without it.';
 
 /** The sliders of a figure with a formula, its chart, and what it says at their values.
- *  @param {{figure: any, slide: (key: string, name: string, value: number) => void,
- *  children: unknown}} props */
-function Computed({ figure: { key, sliders, values, words, block }, slide, children }) {
+ *  @param {{figure: any, children: unknown}} props */
+function Computed({ figure: { sliders, values, slide, words, block }, children }) {
   return html`
     <div class="sd-exp-computed">${sliders.map(({ name, label, title, low, high, step }) =>
       html`
         <${Slider} ...${{ label, title, min: low, max: high, step, value: values[name] }}
-          act=${(value) => slide(key, name, value)} />
+          act=${(value) => slide(name, value)} />
       `
     )}
       <p aria-live="polite">${words[0]}</p>
@@ -51,18 +51,13 @@ const Races = ({ title, races, back, openRace }) =>
     </section>
   `;
 
-/**
- * @typedef {object} Props
- * @property {Answer} answer @property {string} source of it; with another the charts begin anew
- * @property {Figure[]} figures that the switches choose @property {number} lead how many of them
- *  come first @property {unknown} aside below them @property {unknown[]} notes
- * @property {Widget | null} widget @property {Part} only the part that a lesson shows
- * @property {boolean} hasRaces @property {(race: string) => void} openRace
- * @property {(key: string, name: string, value: number) => void} slide sets a figure's slider
- * @property {boolean} more whether notes and further charts are unfolded
- * @property {(more: boolean) => void} unfold
- * @property {string} plotly @property {(charts: Charts) => void} made called with the charts
- */
+/** Of an answer; with another the charts begin anew. @param {Shown} shown */
+const sourceOf = ({ from, answer }) => `${from} ${answer?.provenance?.date}`;
+
+/** @typedef {{aside: unknown, notes: unknown[], open: boolean, unfold: (open: boolean) => void}}
+ *  Folded `aside`: stands before what is folded: notes and further charts
+ *  @typedef {{shown: Shown & {answer: Answer}, figures: Figure[], races: RacesOf,
+ *  widget: Widget | null, plotly: string, folded: Folded}} Props `figures`: that the switches choose */
 
 /** First the leading figures, then notes and the others, folded. A different choice is a new
  *  component (`key`). @extends {Component<Props, {race: string, figure: string, source: string}>} */
@@ -78,27 +73,26 @@ export class Figures extends Component {
       made: (/** @type {any} */ place) =>
         place.on('plotly_click', (event) => this.clicked(place, event)),
     });
-    this.props.made(this.charts);
     this.componentDidUpdate();
   }
 
   /** Open the race of a mark, list those of a cell, or show it in the widget. */
   clicked(place, { points: [{ customdata, data }] }) {
-    const { answer, openRace, source, widget } = this.props;
+    const { shown, races: { open }, widget } = this.props;
     const race = customdata?.[0];
     if (!race) return;
-    const races = racesOf(answer, race).length;
+    const races = racesOf(shown.answer, race).length;
     if (widget?.pick) widget.pick(race);
     else if (races > 1 || (races && data?.type === 'heatmap')) {
-      this.setState({ race, figure: place.dataset.figure, source });
-    } else openRace(race);
+      this.setState({ race, figure: place.dataset.figure, source: sourceOf(shown) });
+    } else open(race);
   }
 
-  /** @param {{source: string}} [before] @override */
+  /** @param {Props} [before] @override */
   componentDidUpdate(before) {
-    const { figures, only, source, widget } = this.props;
-    if (before && before.source !== source) this.charts?.blank(''); // drawing may take a while
-    const { panel, lines } = only ?? {};
+    const { figures, shown, widget } = this.props;
+    if (before && sourceOf(before.shown) !== sourceOf(shown)) this.charts?.blank(''); // drawing may take a while
+    const { panel, lines } = shown.only ?? {};
     this.charts?.offer((key) => {
       const { data, ...figure } = /** @type {Figure} */ (figures.find((one) => one.key === key));
       const traces = key === panel ? data?.filter(({ name }) => lines?.includes(name)) : [];
@@ -108,9 +102,10 @@ export class Figures extends Component {
 
   /** @param {Props} props @override */
   render(props, { race, figure: of, source }) {
-    const { answer, figures, lead, aside, notes, widget, hasRaces, slide, more } = props;
+    const { shown, shown: { answer }, figures, races, widget, folded: { aside, notes } } = props;
     const stops = /** @type {Set<string>} */ (new Set());
-    const listed = race && source === props.source;
+    const listed = race && source === sourceOf(shown);
+    const lead = answer.report.boards?.length ? 0 : 1; // how many come first
     const leads = figures.filter(({ key, formula }, i) =>
       i < lead || formula || key === widget?.figure
     );
@@ -134,10 +129,10 @@ export class Figures extends Component {
           hidden=${listed && of === key}>
           <header><h2>${glossed(title, stops)}</h2><span
             class="sd-sub">${glossed(
-              [hint, hasRaces && opens].filter(Boolean).join('; '),
+              [hint, races.there && opens].filter(Boolean).join('; '),
               stops,
             )}</span></header>
-          ${formula ? html`<${Computed} figure=${figure} slide=${slide}>${chart}<//>` : chart}
+          ${formula ? html`<${Computed} figure=${figure}>${chart}<//>` : chart}
         </section>
       `;
     };
@@ -145,12 +140,12 @@ export class Figures extends Component {
       <div class="sd-exp-figures">
         ${listed && html`
           <${Races} title=${answer.report.titles?.[race] ?? race} races=${racesOf(answer, race)}
-            back=${() => this.setState({ race: '' })} openRace=${props.openRace} />
+            back=${() => this.setState({ race: '' })} openRace=${races.open} />
         `}
         <div class="sd-cmp-charts">${leads.map(panel)}</div>
         ${aside}
-        <details class="sd-exp-rest" open=${more}
-          ontoggle=${({ currentTarget }) => props.unfold(currentTarget.open)}
+        <details class="sd-exp-rest" open=${props.folded.open}
+          ontoggle=${({ currentTarget }) => props.folded.unfold(currentTarget.open)}
           hidden=${!notes.length && !others.length}>
           <summary>Notes and more charts</summary>
           <div class="sd-exp-notes">${notes}</div>

@@ -4,9 +4,6 @@ import { html } from './ui.js';
 import { isBoxes } from '../state/form_values.js';
 /** @import { Field, FormValues } from '../state/form_values.js' */
 
-const REPLACED = ['flavours', 'per_flavour']; // by the visitor's own prompts
-const UNUSED = 'Not used: your own prompts replace ours.';
-
 /** Boxes, any of which may be checked. @param {FormValues} form @param {Field} field */
 function boxes(form, field) {
   const names = form.offered(field);
@@ -78,9 +75,12 @@ function input(form, field, common, enter) {
 export function FormField({ form, field, prefix, enter = null }) {
   const { name, title, about, long, file } = field;
   const id = `${prefix}-${name}`;
-  const disabled = Boolean(form.raw.texts?.trim()) && REPLACED.includes(name);
+  const instead = form.replacing(name);
+  const disabled = Boolean(instead);
   const common = { id, 'aria-describedby': `${id}-about`, disabled };
-  const note = html`<small id="${id}-about">${disabled ? UNUSED : about}</small>`;
+  const note = html`<small id="${id}-about">${
+    instead ? `Not used: “${instead.title}” replaces it.` : about
+  }</small>`;
   if (isBoxes(field)) {
     return html`
       <fieldset class="sd-field"

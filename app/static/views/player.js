@@ -89,19 +89,22 @@ export class Player extends Component {
       <${Source} shown=${shown} raced=${raced} recordings=${recordings}
         kept=${options.kept} choose=${acts.chooseRecording} keepMoment=${acts.keepMoment} />
     `;
+    const staged = {
+      ...acts,
+      skip: () => playback.act((playhead) => playhead.skip()),
+      playStaged: () => playback.act((playhead) => playhead.playStaged()),
+      verify: () => study.verify(),
+    };
     return html`
       ${raced ? html`<${LeadSentence} scene=${scene} />` : html`
         <${Elsewhere} in="#live-stage .sd">
-          <${Blanks} scene=${scene} block=${shown.block} predictions=${options.predictions}
-            sized=${isRun(shown.file) &&
-              fills(scene.lane, noSteps)} redrafting=${redrafting?.shown === shown
-              ? redrafting
-              : null}
-            own=${shown.ran} ...${acts} skip=${() =>
-              playback.act((playhead) => playhead.skip())} playStaged=${() =>
-              playback.act((playhead) => playhead.playStaged())} verify=${() => study.verify()}
-            source=${source}
-            bar=${bar}>${hero}<//><//>
+          <${Blanks} scene=${scene} own=${shown.ran} acts=${staged}
+            source=${source} redrawn=${{
+              block: shown.block,
+              sized: isRun(shown.file) && fills(scene.lane, noSteps),
+              redrafting: redrafting?.shown === shown ? redrafting : null,
+              predictions: options.predictions,
+            }}>${hero}${bar}<//><//>
       `}
             <${ElementSlot} element=${card} />
             ${raced && source}
