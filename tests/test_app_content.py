@@ -221,7 +221,7 @@ def test_the_right_answer_of_each_check_that_a_chart_decides_is_what_was_recorde
     cold, warm = (evidence.row(evidence.TEMPERATURES, temperature=1.0, draft_temperature=own) for own in (0.0, 1.0))
     assert cold["alpha"] < warm["alpha"], "temperature: measured"
     assert evidence.overlap(1.0, 0.0) < evidence.overlap(1.0, 1.0), "and computed"
-    best = [max((1, 2, 4, 8), key=lambda gamma: evidence.served(texts, gamma)) for texts in evidence.CROWDS]
+    best = [evidence.best_window(texts) for texts in evidence.CROWDS]
     assert best == sorted(set(best), reverse=True), "load: busier means a smaller γ"
     assert evidence.served(64, 1) < 1, "and none in the end"
     assert max(evidence.leads(1.0, evidence.COMPARISONS[1])) < 1, "guesses: a window overtakes a tree"
