@@ -81,7 +81,7 @@ def endpoints(decode: Decode) -> list[Callable[..., Iterator[dict[str, Any]]]]:
     drafted = tuple(method.name for method in METHODS if method.name != BASELINE)
     methods = inspect.Parameter("methods", POSITIONAL, annotation=list[Literal[drafted]])  # type: ignore[valid-type]
     names = ", ".join(drafted)
-    about = f"{race.FEWEST} to {race.MOST} of {names}; vanilla always runs, first."
+    about = f"{race.FEWEST} to {race.MOST} of {names}; vanilla is always the first lane."
     shared = [name for name in SETTINGS if name in race.SETTINGS]
     return [
         _endpoint(decode, "race", RACE, live, [*SETTINGS], _whole),

@@ -99,12 +99,12 @@ def engine() -> Any:
 def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """No warm-ups, and no probe of the threads: they are tested with the engine."""
     from specdiff_core.engine import Engine
-    from specdiff_core.explorations import round_cost, window_map
+    from specdiff_core.explorations import what_it_takes, window_map
     from specdiff_core.measure.passes import PassTimes
 
     monkeypatch.setattr(Engine, "warm_up", lambda self, config, *_, **more: self.drafter(config.drafter))
     monkeypatch.setattr("specdiff_core.engine.quickest_threads", lambda *_: 1)
-    for module in (round_cost, window_map):
+    for module in (what_it_takes, window_map):
         monkeypatch.setattr(module, "REPEATS", 1)
     monkeypatch.setitem(PassTimes.__init__.__kwdefaults__, "tokens", 4)
 

@@ -12,7 +12,6 @@ from fakes import END, MASK, FakeClock, FakeTarget, ScriptedDrafter, decoded, go
 
 from specdiff_core.decoding import clock
 from specdiff_core.decoding.loop import Ending, speculate
-from specdiff_core.decoding.verify import USES_Q
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.drafters.vanilla import VanillaDrafter
 from specdiff_core.schema.errors import DraftContractError, SpecDiffError
@@ -114,7 +113,7 @@ def test_every_rule_that_uses_q_says_that_it_is_missing(rule: Rule) -> None:
 
     config = DecodeConfig(gamma=1, rule=rule, temperature=1.0, max_new_tokens=6)
     rounds = [event for event in decoded(config, drafter=Copying()) if isinstance(event, Verified) and event.tests]
-    assert {bool(event.fallback) for event in rounds} == {rule in USES_Q}
+    assert {bool(event.fallback) for event in rounds} == {rule.uses_q}
 
 
 @pytest.mark.parametrize("rule", Rule)

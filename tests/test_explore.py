@@ -23,11 +23,11 @@ from specdiff_core.explorations.budget import Budget
 from specdiff_core.explorations.doctor import Doctor
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.losslessness import Losslessness
-from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.run import ExplorationResult, ExplorationRun, command_words
 from specdiff_core.explorations.side_by_side import SideBySide
 from specdiff_core.explorations.temperature import Temperature
 from specdiff_core.explorations.text import WhichText
+from specdiff_core.explorations.what_it_takes import WhatItTakes
 from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.measure.problems import PROBLEMS
 from specdiff_core.models.network import CausalLM
@@ -48,7 +48,7 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
         assert not field["choices"] or set(np.atleast_1d(field["default"])) <= set(field["choices"]), field
     assert parse(kind, {field["name"]: field["default"] for field in fields}) == kind()
     assert json.dumps(fields)
-    assert any(not field["more"] for field in fields) or kind is RoundCost
+    assert any(not field["more"] for field in fields) or kind is WhatItTakes
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_every_field_is_explained_and_its_default_passes(kind: type[Exploration]
     [
         (WindowMap, {**MAP, "temperature": 0.7, "texts": "One line\nAnother, with a comma", "seed": 5}),
         (Losslessness, {"rules": "naive,block", "order": "random", "prompt": "He said “yes”."}),
-        (RoundCost, {}),
+        (WhatItTakes, {}),
         (SideBySide, {"a": "eagle2", "rule": "match", "branch": "b", "round": 3, "take": 7, "branch_seed": 9}),
     ],
 )

@@ -13,9 +13,10 @@ import torch
 from exploring import StopWhen, explore, slow
 
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import engines, losslessness
+from specdiff_core.explorations import losslessness
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.run import ExplorationRun
+from specdiff_core.explorations.study import engines
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError

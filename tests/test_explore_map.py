@@ -15,12 +15,12 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import round_cost, window_map
+from specdiff_core.explorations import what_it_takes, window_map
 from specdiff_core.explorations.figures import accepted_lengths
 from specdiff_core.explorations.measured import Runs
-from specdiff_core.explorations.round_cost import RoundCost
 from specdiff_core.explorations.run import ExplorationRun
 from specdiff_core.explorations.text import joint
+from specdiff_core.explorations.what_it_takes import WhatItTakes
 from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.measure import passes
 from specdiff_core.measure.grid import BenchSetting
@@ -147,11 +147,11 @@ def test_expected_tokens() -> None:
 
 
 def test_methods_are_placed_by_their_rounds(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(round_cost, "ROWS", (1, 2))
-    monkeypatch.setattr(round_cost, "WINDOWS", (1,))
-    all_methods, few = RoundCost.methods.fget, ("dflash", "prompt_lookup")
-    monkeypatch.setattr(RoundCost, "methods", property(lambda self: {name: all_methods(self)[name] for name in few}))
-    what, steps = parse(RoundCost, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
+    monkeypatch.setattr(what_it_takes, "ROWS", (1, 2))
+    monkeypatch.setattr(what_it_takes, "WINDOWS", (1,))
+    all_methods, few = WhatItTakes.methods.fget, ("dflash", "prompt_lookup")
+    monkeypatch.setattr(WhatItTakes, "methods", property(lambda self: {name: all_methods(self)[name] for name in few}))
+    what, steps = parse(WhatItTakes, {**SMALL, "flavours": "stories"}), list[tuple[str, Any]]()
     final = ExplorationRun(what, engine).advance(progress=lambda step: steps.append((step.doing, step.answer())))
     timed = [f"bare passes: {name}" for name in ["none", *sorted(what.drafters)]]
     labels = [all_methods(what)[name][0].label for name in few]
@@ -160,7 +160,7 @@ def test_methods_are_placed_by_their_rounds(engine: Engine, monkeypatch: pytest.
     assert final.done == final.total == len(steps)
     for row in final.result.rows:
         assert row["cost"] == pytest.approx(row["tau"] / row["speedup"])
-    assert set(final.result.facts["drafts"]) == set(parse(RoundCost, {}).drafters)
+    assert set(final.result.facts["drafts"]) == set(parse(WhatItTakes, {}).drafters)
 
 
 def test_all_runs_use_as_many_threads() -> None:

@@ -255,8 +255,8 @@ def load_engine(pair: str, progress: Progress) -> Decoder:
     usable, reason = availability(find(pair))
     if not usable:  # fail early: the hub's client would try for half a minute
         away = reason.startswith(ABSENT)
-        fetch = f"With a network, `{PROGRAM} pairs --fetch {pair}` downloads them. " if away else ""
-        raise PairUnavailable(reason, hint=f"{fetch}Or choose another pair; the embedded one needs no network.")
+        advice = f"With a network, `{PROGRAM} pairs --fetch {pair}` downloads them. " if away else ""
+        raise PairUnavailable(reason, hint=f"{advice}Or choose another pair; the embedded one needs no network.")
     progress("Starting the numerical library")
     from specdiff_core.engine import Engine
 

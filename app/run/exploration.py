@@ -185,8 +185,8 @@ def chosen(request: Mapping[str, Any]) -> Exploration:
         raise ConfigError("The page's request is invalid.", hint="Reload the page.")
     exploration = parse(find_exploration(str(request["explore"])), request.get("settings", {}))
     own_pairs.check(exploration.pair)
-    if other := getattr(exploration, "trained_for", ""):  # of the doctor
-        own_pairs.check(own_pair({"target": other}).name)
+    for target in exploration.targets:
+        own_pairs.check(own_pair({"target": target}).name)
     return exploration
 
 

@@ -56,7 +56,7 @@ class Job(ABC):
     """
 
     short: ClassVar[bool] = True
-    """Whether it is a race, for which long jobs pause; a public host limits a long one's seconds."""
+    """Whether it runs without a pause. A long job pauses for races, and a public host limits its seconds."""
     turns: ClassVar[Turns] = TURNS
     grace: ClassVar[float] = 0.0
     """Seconds that it continues without its page."""

@@ -17,14 +17,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from specdiff_core.measure.block import redraft, window_settings
+from specdiff_core.measure.block import redraft, staged_round, window_settings
 from specdiff_core.measure.race import Step, race
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped
 from specdiff_core.schema.events import Committed, Failed, Finished
 from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.summary import header_of
 from specdiff_core.schema.trace import event_line, header_line, read_trace
 
 from ..content.error_cards import ErrorCard, card, new_run_id
@@ -66,9 +65,7 @@ class Ask:
         path = KEPT_RUNS.find(name)
         if path is None or not path.is_file():
             raise SpecDiffError("The server no longer keeps this run.", hint="Run it again.")
-        header = header_of(read_trace(path).lanes.get(DRAFTED, ()))
-        if header is None:
-            raise SpecDiffError("This run drafted no window.", hint="Run it with a drafter that fills blanks.")
+        header, _ = staged_round(read_trace(path).lanes.get(DRAFTED, ()))
         plan = window_settings(DecodeConfig.parse(header.config))
         return cls(prompt=header.prompt, plan=plan, run=run, threads=threads, block=path)
 

@@ -1,4 +1,4 @@
-"""The Race tab: two to six methods on one prompt. Vanilla, the baseline, always runs, first."""
+"""The Race tab: two to six methods on one prompt. Vanilla, the baseline, is always the first lane."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Raced(msgspec.Struct):
         tuple[METHOD, ...],
         ask(
             f"Methods, {FEWEST} to {MOST}",
-            "Vanilla always runs, and is measured first: it is the baseline of every speed-up.",
+            "Vanilla always runs: it is the baseline of every speed-up.",
         ),
     ] = ()
 

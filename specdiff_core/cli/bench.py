@@ -11,6 +11,7 @@ from specdiff_core.cli import options
 from specdiff_core.measure import store
 from specdiff_core.measure.grid import SWEPT, BenchSetting, listed
 from specdiff_core.measure.prompts import FORMS, Prompt, first_of_each, own_prompts, read_prompts
+from specdiff_core.measure.race import check_repeats
 from specdiff_core.measure.runner import sweep
 from specdiff_core.measure.sweep import speeds, sweep_result, waiting_words
 from specdiff_core.provenance import Provenance, provenance
@@ -85,8 +86,7 @@ def begin(
     prompts = own_prompts() if args.prompts is None else read_prompts(args.prompts)
     if args.first is not None:
         prompts = first_of_each(prompts, args.first)
-    if getattr(args, "repeats", 1) < 1:
-        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
+    check_repeats(getattr(args, "repeats", 1))
     options.check_target(args.json, "json")
     facts = provenance(args.argv, module=args.module)  # before the repository can change
     engine = options.open_engine(args, base.pair, [setting.drafter for setting in settings])

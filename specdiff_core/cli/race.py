@@ -11,7 +11,7 @@ from typing import Any
 
 from specdiff_core.cli import options
 from specdiff_core.cli.output import describe, served, table
-from specdiff_core.measure.race import race_repeatedly
+from specdiff_core.measure.race import check_repeats, race_repeatedly
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import flag
@@ -48,8 +48,7 @@ def run(args: argparse.Namespace) -> None:
     """Decode all lanes on one clock."""
     config, lanes = _lanes(args)
     check_prompt(args.prompt)
-    if args.repeats < 1:
-        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
+    check_repeats(args.repeats)
     options.check_target(args.trace, "trace")
     servers: Mapping[str, Decoder] = {}
     if args.attach:

@@ -28,8 +28,6 @@ SELECTED = "A selected draft no longer follows q: its tokens are tested as point
 WALKED = "The nodes of a tree are alternatives: the target's own draws walk it."
 NO_PROBS = "The drafter gives no probabilities: its tokens are tested as point masses."
 IN_ROUNDS = "Multi-round selection tests the drafts one after the other with p/q, whatever the rule."
-USES_Q = (Rule.RATIO, Rule.BLOCK, Rule.NAIVE)
-"""Rules that test with p/q, and as a point mass where q is not known."""
 CHOSEN_BY_VALUE = "Positions were chosen by their drawn values: p/q would be biased, so every token is a point mass."
 
 
@@ -164,7 +162,7 @@ def _select(
     window = Draft.point_mass([draft.ids[node] for node in branch], nfe=draft.nfe)
     test_rule = Rule.MATCH if rule is Rule.MATCH else Rule.DELTA
     verdict, dist = verify(window, target_probs[[0, *(node + 1 for node in branch)]], test_rule, sampler, positions)
-    fallback = SELECTED if rule in USES_Q else ""
+    fallback = SELECTED if rule.uses_q else ""
     path = tuple(branch[i] for i in verdict.path)
     return replace(verdict, path=path, fallback=fallback, chosen=chosen), dist
 
@@ -233,7 +231,7 @@ def _walk(draft: Draft, target_probs: Tensor, rule: Rule, sampler: Sampler, posi
         path=tuple(path),
         extra=y,
         source="target" if options else "bonus",
-        fallback=WALKED if rule in USES_Q else "",
+        fallback=WALKED if rule.uses_q else "",
     )
     return verdict, dist
 
@@ -283,7 +281,7 @@ def _test(
 
 def _fallback(draft: Draft, rule: Rule) -> str:
     """Why a rule that uses q tested some positions of a window as point masses."""
-    if rule not in USES_Q or all(draft.exact_q):
+    if not rule.uses_q or all(draft.exact_q):
         return ""
     if draft.probs is None:
         return NO_PROBS
@@ -291,8 +289,8 @@ def _fallback(draft: Draft, rule: Rule) -> str:
         return ""
     if not any(draft.exact_q):
         return CHOSEN_BY_VALUE
-    late = sum(not exact for exact in draft.exact_q)
-    return f"{late} of {len(draft.exact_q)} positions were revealed early and are tested as point masses."
+    early = sum(not exact for exact in draft.exact_q)
+    return f"{early} of {len(draft.exact_q)} positions were revealed early and are tested as point masses."
 
 
 WINDOW = {

@@ -83,8 +83,8 @@ class EagleSession(FeatureSession):
         return _last(self._run.score(ids, parents, features=features))
 
     def _tree(self, context: Context) -> Drafting:
-        """Per depth one pass over the most probable open nodes; at the end the most probable
-        ``nodes`` of all. It stops where no deeper node could be among them: that depends on
+        """Per depth one pass over the most probable open nodes; at the end the
+        ``context.tree_nodes`` most probable of all. It stops where no deeper node could be among them: that depends on
         probabilities alone, on nothing that was drawn."""
         growth, forbidden = Growth(context.tree_nodes, WIDTH), self._drafter.reader.suppress
         node_features: dict[int, Tensor] = {}  # node -> the feature that the head expects of it

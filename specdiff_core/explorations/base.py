@@ -120,6 +120,11 @@ class Exploration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         drafter = getattr(self, "drafter", "")
         return (window_drafter(self.pair, drafter) if self.windows else drafter,) if drafter else ()
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Further targets that it loads: folders, GGUF files or repositories."""
+        return ()
+
     def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         """Measure, one step at a time. Between two steps other runs may use ``engine``.
 

@@ -101,6 +101,10 @@ class Doctor(AtTemperature, frozen=True, kw_only=True):
         ),
     ] = ""
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.trained_for,) if self.trained_for else ()
+
     def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
         if self.counts.strip():
             answered = _of_counts(reported.read(self.counts))

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from specdiff_core.explorations import engines
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, Step
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, axes, ratio
+from specdiff_core.explorations.study import engines
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError

@@ -18,7 +18,7 @@ from specdiff_core.measure.store import Rows, short_times
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Event
-from specdiff_core.schema.methods import BASELINE, find_method
+from specdiff_core.schema.methods import BASELINE, DRAFTED, find_method
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import dump_trace
 
@@ -65,7 +65,7 @@ class Runs(Rows):
     """All runs so far, by the key of their settings.
 
     Args:
-        settings: key -> settings to measure; vanilla's are ``base``. Turn n adds n to the seed, as in the bench.
+        settings: key -> settings to measure; vanilla's are ``base``. Each turn has a seed of its own.
         threads: CPU threads of all runs; 0: the engine's.
         race_name: (key, prompt) -> name of the race, by default one for each key; ``RACE#LANE`` puts several into one.
     """
@@ -171,8 +171,8 @@ class Runs(Rows):
             self._vanilla = self._stored(events)
         else:
             name, _, lane = self._race_name(key, run.prompt).partition("#")
-            lanes = self._lanes.setdefault(name, {"vanilla": self._vanilla})
-            if (lane := lane or "drafted") not in lanes:
+            lanes = self._lanes.setdefault(name, {BASELINE: self._vanilla})
+            if (lane := lane or DRAFTED) not in lanes:
                 lanes[lane] = self._stored(events)
                 self.races[name] = gzip.compress(dump_trace(lanes, title=run.prompt.id), 9, mtime=0)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError
-from specdiff_core.schema.events import Committed, Event
+from specdiff_core.schema.events import Committed, Event, RunStarted
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, cut_steps
 from specdiff_core.schema.summary import header_of, staged
@@ -28,6 +28,14 @@ def window_settings(config: DecodeConfig) -> dict[str, DecodeConfig]:
     }
 
 
+def staged_round(run: Sequence[Event]) -> tuple[RunStarted, int]:
+    """The header of a run and the number of its staged round. Raises SpecDiffError if it drafted no window."""
+    header, shown = header_of(run), staged(run)
+    if header is None or shown is None:
+        raise SpecDiffError("This run drafted no window.", hint="Run it with a drafter that fills blanks.")
+    return header, shown[0].round
+
+
 def redraft(decoder: Decoder, run: Sequence[Event], **options: Any) -> Iterator[tuple[str, Event]]:
     """The staged round of a run, drafted and checked again in all :func:`window_settings`.
 
@@ -40,10 +48,7 @@ def redraft(decoder: Decoder, run: Sequence[Event], **options: Any) -> Iterator[
     Raises:
         SpecDiffError: as :meth:`~specdiff_core.schema.decoder.Decoder.decode`; or the run drafted no window.
     """
-    header, shown = header_of(run), staged(run)
-    if header is None or shown is None:
-        raise SpecDiffError("This run drafted no window.", hint="Run it with a drafter that fills blanks.")
-    number = shown[0].round
+    header, number = staged_round(run)
     before = [token for event in run if isinstance(event, Committed) and event.round < number for token in event.ids]
     for size, config in window_settings(DecodeConfig.parse(header.config)).items():
         for event in decoder.decode(header.prompt, config, after=before, **options):

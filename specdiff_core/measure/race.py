@@ -84,6 +84,12 @@ def race(
             yield from interleave({lane: decode(lane, others[lane])})
 
 
+def check_repeats(repeats: int) -> None:
+    """Raise ConfigError unless ``repeats`` is a number of at least 1."""
+    if not isinstance(repeats, int) or repeats < 1:
+        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
+
+
 def race_repeatedly(
     decoder: Decoder,
     prompt: str,
@@ -103,8 +109,7 @@ def race_repeatedly(
         ConfigError: ``repeats`` is not a positive number.
         SpecDiffError: a lane cannot run.
     """
-    if not isinstance(repeats, int) or repeats < 1:
-        raise ConfigError("--repeats must be at least 1.", field="repeats", hint="Three show the spread.")
+    check_repeats(repeats)
     runs: dict[str, list[list[Event]]] = {lane: [] for lane in lanes}
     for repeat in range(repeats):
         progress(f"racing, {repeat + 1} of {repeats}")

@@ -1,7 +1,7 @@
 """Interleaves lanes: the order in which sweeps and explorations measure.
 
-A turn is one prompt and repeat, in which every lane runs once. In a sweep the lanes of a turn race. In
-an exploration they run one by one, every other turn in reverse order, so that a steady drift of the
+A turn is one prompt and repeat, in which every lane runs once. In a sweep the lanes of a turn race. In most
+explorations (:func:`in_order`) they run one by one, every other turn in reverse order, so that a steady drift of the
 machine's speed cancels.
 """
 

@@ -65,7 +65,7 @@ DRAFTED = "drafted"  # the other lane of a race of two
 _LEVIATHAN, _DFLASH = Paper("Leviathan et al.", "2211.17192"), Paper("DFlash", "2602.06036")
 
 # fmt: off
-METHODS: tuple[Method, ...] = (  # the baseline first: so a race runs
+METHODS: tuple[Method, ...] = (  # the baseline first, as in a race
     Method(
         name=BASELINE, label="Vanilla", short="Vanilla",
         settings={"drafter": "none"},

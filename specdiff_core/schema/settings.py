@@ -55,6 +55,11 @@ class Rule(Option):
         return self in (Rule.RATIO, Rule.BLOCK, Rule.MATCH, Rule.DELTA)
 
     @property
+    def uses_q(self) -> bool:
+        """Whether it tests with p/q, and as a point mass where q is not known."""
+        return self in (Rule.RATIO, Rule.BLOCK, Rule.NAIVE)
+
+    @property
     def same_text(self) -> bool:
         """Whether the text equals vanilla's, token for token, at any temperature."""
         return self is Rule.MATCH

@@ -1,4 +1,4 @@
-"""Which engine is broken? Of seven engines, hidden behind letters, six have one bug each (``study/broken.py``).
+"""Which engine is broken? Of seven engines, hidden behind letters, six have one bug each (``broken.py``).
 :class:`~specdiff_core.explorations.losslessness.Losslessness` runs them if its ``models`` are ``engines``.
 """
 

@@ -32,7 +32,7 @@ REPEATS = 3
 moment of the machine does not fall on the passes alone."""
 
 
-class RoundCost(AtTemperature, frozen=True, kw_only=True):
+class WhatItTakes(AtTemperature, frozen=True, kw_only=True):
     """The cost of passes by their rows; τ, the cost of a round and the accepted tokens of every method."""
 
     name: ClassVar = "what-it-takes"
