@@ -415,8 +415,9 @@ def test_a_waiting_visitor_gets_a_turn_and_a_server_dies_under_both(browser: Any
 
         open_drawer(one, "live")
         number(one, "live", "gamma", 5)
-        start(one, "live", "slow and lost")
+        start(one, "live", "very slow and lost")
         start(two, "live", "lost in the queue")
+        two.wait_for_selector(waits)
         one.wait_for_function(f"{GOING} && {LIVE}.shown.stage.lanes.vanilla?.texts.length > 0")
         one.evaluate(f"{LIVE}.job.watchdog.ask()")  # a server that answers is waited for
         assert one.evaluate(f"{LIVE}.job.state") == "running"
@@ -431,7 +432,7 @@ def test_a_waiting_visitor_gets_a_turn_and_a_server_dies_under_both(browser: Any
         serve(urlparse(url).port)
         for page in (one, two):
             page.wait_for_function("!window.old && window.specdiff?.players.live")
-        value_of(one, "#live-prompt", "slow and lost")
+        value_of(one, "#live-prompt", "very slow and lost")
         value_of(two, "#live-prompt", "lost in the queue")
         open_drawer(one, "live")
         value_of(one, "#live-gamma", "5")
