@@ -30,7 +30,8 @@ from specdiff_core.measure.store import Measured, RowLog
 from specdiff_core.measure.ties import difference, first_difference
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.network import CausalLM
-from specdiff_core.models.target import ReaderSession, Scores, Target
+from specdiff_core.models.reader import ReaderSession, Scores
+from specdiff_core.models.target import Target
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig, Rule
 from specdiff_core.schema.summary import final

@@ -31,7 +31,7 @@ from specdiff_core.explorations.study import drafting, variants
 from specdiff_core.explorations.study.variants import _with as changed
 from specdiff_core.models.causal import read_tables
 from specdiff_core.models.dflash import COPIES
-from specdiff_core.models.target import NetworkSession
+from specdiff_core.models.reader import NetworkSession
 from specdiff_core.schema import reported
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.pairs import EMBEDDED

@@ -35,7 +35,8 @@ from specdiff_core.models.causal import load_causal, load_stock, unsupported
 from specdiff_core.models.device import cpu_threads
 from specdiff_core.models.kernels import PACKED, PLAIN, Product, kernel
 from specdiff_core.models.network import CausalLM
-from specdiff_core.models.target import NetworkSession, Target
+from specdiff_core.models.reader import NetworkSession
+from specdiff_core.models.target import Target
 from specdiff_core.processor import computes_bf16
 from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.events import RunStarted

@@ -25,6 +25,7 @@ from servers import unused
 from shipped import ROOT, shipped
 
 from benchmarks.load import wait_for
+from specdiff_core import __version__
 from specdiff_core.schema.pairs import SMOLLM2
 from specdiff_core.schema.trace import read_trace
 
@@ -164,6 +165,10 @@ def test_whatever_the_product_imports_is_declared() -> None:
     providers = packages_distributions()
     missing = {name for name in found if not declared & {canonicalize_name(one) for one in providers.get(name, ())}}
     assert len(found) > 10 and not missing
+
+
+def test_the_citation_is_of_this_version() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_space_header_fits_the_requirements() -> None:

@@ -79,21 +79,22 @@ def speculate(
 
     # The target reads the prompt, except the anchor.
     with clock.span("prefill") as prefill:
-        target_run, draft_run = target.start(drafter.layers), drafter.start()
+        target_session, draft_session = target.start(drafter.layers), drafter.start()
         for start, end in pairwise([0, *range(len(ids) - 1 - after, len(ids) - 1, NARROW), len(ids) - 1]):
             if ending.stopped():
                 reason = "stopped"
                 break
-            draft_run.observe(ids[start:end], target_run.read(ids[start:end]))
-    yield from clock.report(Prefilled, tokens=target_run.length, span=prefill.span)
+            draft_session.observe(ids[start:end], target_session.read(ids[start:end]))
+    yield from clock.report(Prefilled, tokens=target_session.length, span=prefill.span)
 
     while not reason:
         round, anchor, total = round + 1, ids[-1], len(ids) - len(prompt)
         yield from clock.report(RoundStarted, round=round, length=len(ids), anchor=anchor)
 
         # Draft at most γ tokens, limited by what may still be emitted, drafted or read.
-        room = target_run.room - 1
-        choice = controller.choose(max(0, min(config.gamma, config.max_new_tokens - total - 1, room, draft_run.room)))
+        room = target_session.room - 1
+        most = min(config.gamma, config.max_new_tokens - total - 1, room, draft_session.room)
+        choice = controller.choose(max(0, most))
         if controller.adaptive:
             yield from clock.report(choice_event, round, choice)
         context = Context(
@@ -108,14 +109,14 @@ def speculate(
             stop_criterion=controller.stop_criterion,
             sampler=streams.draft(round),
         )
-        draft, draft_span = yield from _draft(draft_run, context, target.vocab_size, ending, clock, round, detail)
+        draft, draft_span = yield from _draft(draft_session, context, target.vocab_size, ending, clock, round, detail)
         if ending.stopped():
             reason = "stopped"
             break
 
         # Score the anchor and the draft in one pass of the target: a distribution after each token.
         with clock.span("score") as score:
-            scores = target_run.score([anchor, *draft.ids], draft.parents)
+            scores = target_session.score([anchor, *draft.ids], draft.parents)
             target_probs = to_probs(scores.logits, config.sampling, target.suppress)
         confidence = lazy_confidence(scores.logits, target_probs, config.sampling, target.suppress)
         yield from clock.report(scored_event, round, draft, target_probs, confidence, score.span, detail)
@@ -128,8 +129,8 @@ def speculate(
             )
             accepted = [draft.ids[node] for node in verdict.path]
             rows = [0, *(node + 1 for node in verdict.path)]  # of the pass: anchor, accepted tokens
-            target_run.rollback(1 + len(draft.ids), rows)
-            draft_run.observe([anchor, *accepted], None if scores.features is None else scores.features[rows])
+            target_session.rollback(1 + len(draft.ids), rows)
+            draft_session.observe([anchor, *accepted], None if scores.features is None else scores.features[rows])
             sources = (*["draft"] * verdict.accepted, verdict.source)
             count, reason = ending.of(ids[len(prompt) :], [*accepted, verdict.extra])
             committed = (*accepted, verdict.extra)[:count]
@@ -137,11 +138,11 @@ def speculate(
         tests = [test.accepted for test in verdict.tests]
         target_seconds = score.span.seconds + verification.span.seconds
         controller.learn(tests, draft_span.seconds, draft.nfe, target_seconds, 1 + len(draft.ids))
-        assert reason or target_run.length == len(ids) - 1, "the cache holds all but the anchor"
+        assert reason or target_session.length == len(ids) - 1, "the cache holds all but the anchor"
         total += len(committed)
         if not reason and total >= config.max_new_tokens:
             reason = "length"
-        elif not reason and target_run.room < 1:
+        elif not reason and target_session.room < 1:
             reason = "context_full"
         at = clock.now()
         with clock.off():

@@ -15,7 +15,7 @@ from specdiff_core.drafters.base import Context, Drafting, DraftSession, fit_wid
 from specdiff_core.drafters.sequential import draft_in_order
 from specdiff_core.models.causal import end_ids, load_causal
 from specdiff_core.models.device import Placement
-from specdiff_core.models.target import Reader
+from specdiff_core.models.reader import Reader
 from specdiff_core.schema.errors import TokenizerMismatch
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 

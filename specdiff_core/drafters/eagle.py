@@ -26,7 +26,7 @@ from specdiff_core.maths.trees import ROOT, Growth
 from specdiff_core.models.device import Placement
 from specdiff_core.models.eagle import EagleHead, load_eagle
 from specdiff_core.models.network import vocabulary
-from specdiff_core.models.target import Reader, Scores
+from specdiff_core.models.reader import Reader, Scores
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 

@@ -24,7 +24,7 @@ from specdiff_core.checkpoints.files import (
 )
 from specdiff_core.checkpoints.folders import loading_errors, read_config, read_gguf, short_path
 from specdiff_core.models.network import CausalLM, has_sliding_layers, unsupported_layers
-from specdiff_core.models.target import StockSession
+from specdiff_core.models.reader import StockSession
 from specdiff_core.schema.errors import WeightsError, is_memory
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gpt2")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.drafters.denoise import denoise
-from specdiff_core.models.target import Scores
+from specdiff_core.models.reader import Scores
 
 TokenIds = tuple[int, ...]
 MASK = 3
