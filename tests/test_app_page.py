@@ -53,7 +53,7 @@ pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings
 
 @pytest.fixture(scope="module")
 def built() -> gr.Blocks:
-    return page.build(lambda *_: FakeDecoder())
+    return page.build(Engines(lambda pair, progress: FakeDecoder()))
 
 
 def test_no_torch_before_a_run_and_no_stubs() -> None:
@@ -61,7 +61,8 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
     write its stubs; every component is there all the same."""
     code = (
         "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();import sys;from "
-        "app.page import build; from app.looks import head, theme; build(); head(); "
+        "app.page import build; from app.looks import head, theme; from app.run.process import "
+        "engines_elsewhere; build(engines_elsewhere()); head(); "
         "theme();import gradio;print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, "
         "'submit'));heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', "
         "'specdiff_core.loading');print([m for m in heavy if m in sys.modules])"
