@@ -15,7 +15,7 @@ from . import controls, host
 from .controls import QUIET, UNLIMITED
 from .links import LIVE
 from .run import job
-from .run.engines import Factory, Fetch, Progress
+from .run.engines import Engines, Fetch, Progress
 from .run.kept import open_trace
 from .run.race import LAST_FRAME, Race
 from .run.record import Ask, Decode
@@ -31,10 +31,9 @@ def _job_name(request: gr.Request, tab: str) -> str:
     return f"{request.session_hash}/{tab}" if request.session_hash else ""
 
 
-def wire_fetch(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) -> None:
+def wire_fetch(engines: Engines, tab: str, player: gr.HTML, form: gr.HTML) -> None:
     """Wire the events that fetch a model, a pair's or a visitor's own, and stop that. Their frames go to the form."""
     name = f"{tab}/model"
-    get = getattr(decoders, "get", lambda pair, progress: decoders(pair, "none", progress))
 
     def fetch(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
         pair, own = str(getattr(asked, "pair", "")), getattr(asked, "own", None)
@@ -42,7 +41,7 @@ def wire_fetch(decoders: Factory, tab: str, player: gr.HTML, form: gr.HTML) -> N
         def load(progress: Progress) -> str:
             if isinstance(own, Mapping):
                 return live.choose_own(own, progress)
-            get(pair, progress)
+            engines.get(pair, progress)
             return pair
 
         yield from job.stream(lambda run: Fetch(load, run), JOBS, _job_name(request, name))

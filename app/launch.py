@@ -29,6 +29,7 @@ from .run.engines import Engines
 from .run.gpu import is_zero_gpu
 from .run.kept import KEPT_RUNS
 from .run.process import engines_elsewhere
+from .run.runner import load_here
 from .run.turns import TURNS
 from .temporary import own_folder
 
@@ -163,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     public = (options.share, options.root_path, os.environ.get("GRADIO_SHARE"), os.environ.get("GRADIO_ROOT_PATH"))
     served_to(options.host, shared=any(public))
     servers = attached(options.attach)
-    engines = Engines() if is_zero_gpu() else engines_elsewhere()
+    engines = Engines(load_here) if is_zero_gpu() else engines_elsewhere()
     engines.prepare()  # models load while the page is built
     skip_stubs()
     from .page import build  # takes seconds: it imports Gradio

@@ -20,7 +20,7 @@ from .controls import QUIET, UNLIMITED, part
 from .first_load import STATIC
 from .links import API, LEARN, LIVE, RACE, linked_tab
 from .looks import brand
-from .run.engines import Engines, Factory
+from .run.engines import Engines
 from .run.exploration import exploring
 from .run.record import decoding
 from .tabs import explore, race
@@ -31,7 +31,7 @@ STAGE = "live-stage"
 
 
 def build(
-    factory: Factory | None = None,
+    engines: Engines,
     traces: Path = RECORDINGS,
     recorded: Mapping[str, Path] = explore.RECORDED,
     servers: Mapping[str, Decoder] | None = None,
@@ -39,18 +39,17 @@ def build(
     """The whole page.
 
     Args:
-        factory: creates decoders; by default for the project's pairs, loaded at the first run.
+        engines: loads pairs and fetches models.
         traces: folder of recorded traces; Live opens with the first, Race with the first in its subfolder ``race``.
         recorded: folders of recorded answers, by tab.
         servers: running servers that race beside the methods of Race, by lane (``--attach``).
     """
-    decoders = factory or Engines()
-    decode = decoding(decoders)
+    decode, measure = decoding(engines), exploring(engines)
     gr.set_static_paths([STATIC, traces, *recorded.values()])
 
     page: gr.Blocks
     with gr.Blocks(title="SpecDiff Lab", analytics_enabled=False, fill_width=True) as page:
-        endpoints.add(decode, exploring(decoders))  # first: a later function of the same name gets a number
+        endpoints.add(decode, measure)  # first: a later function of the same name gets a number
         with gr.Row(elem_id="sd-top"):
             gr.HTML(brand(), elem_id="sd-brand", apply_default_css=False)
             upload = gr.UploadButton("Open trace", size="sm", scale=0, min_width=96, elem_id="sd-open")
@@ -79,7 +78,7 @@ def build(
             for tab, folder in recorded.items():
                 with gr.Tab(tab.capitalize(), id=tab):
                     script = scripts.mount("explore.js", explore.explore_options(tab, folder, served))
-                    explore.explore_tab(tab, decoders, script)
+                    explore.explore_tab(tab, measure, script)
             with gr.Tab("Learn", id=LEARN):
                 options = {"lessons": workshop.lessons(), "defaults": DecodeConfig().to_dict()}
                 script = scripts.mount("learn.js", options)
@@ -89,12 +88,12 @@ def build(
 
         for tab, player in players.items():
             actions.wire_race(decode, tab, player, page, (servers or {}) if tab == RACE else {})
-            actions.wire_fetch(decoders, tab, player, forms[tab])
+            actions.wire_fetch(engines, tab, player, forms[tab])
         actions.wire_redraft(decode, players[LIVE])
 
         def doing() -> Iterator[list[str]]:
             """Messages about background loading, for the tabs with models."""
-            for message in getattr(decoders, "doing", tuple)():
+            for message in engines.doing():
                 yield [json.dumps({"message": f"In the background: {message}"})] * len(PLANNED)
             yield [json.dumps({"finished": True})] * len(PLANNED)
 

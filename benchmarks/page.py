@@ -15,16 +15,16 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import psutil
 
-from app.run.process import Remote, RemoteDecoder
+from app.run.process import Remote
 from app.run.record import Ask, Update
 from benchmarks.load import server, wait_for
 from benchmarks.tables import Tabled, bounds, finish
@@ -32,8 +32,8 @@ from specdiff_core.cli import options
 from specdiff_core.measure.sweep import table
 from specdiff_core.provenance import provenance
 from specdiff_core.schema.errors import ConfigError, PairUnavailable
-from specdiff_core.schema.events import RunStarted
-from specdiff_core.schema.methods import two_lanes
+from specdiff_core.schema.events import Event, RunStarted
+from specdiff_core.schema.methods import DRAFTED, two_lanes
 from specdiff_core.schema.summary import final
 from specdiff_core.schema.trace import header_line, read_trace
 
@@ -146,22 +146,25 @@ class Alone:
         self.prompt, self.config = header["prompt"], controls.check_settings(header["config"])
         remote = Remote()
         began = time.monotonic()
-        self.engine = cast(RemoteDecoder, remote.load(self.config.pair, lambda message: None))
+        self.runner = remote.load(self.config.pair, lambda message: None)
         self.load_seconds = time.monotonic() - began
         self.close = remote.close
-        self.header = next(e for e in list(self.engine.decode(self.prompt, self.config)) if isinstance(e, RunStarted))
-        self.decode()
+        self.header = next(event for event in self.race(0)[DRAFTED] if isinstance(event, RunStarted))
         (process,) = (child for child in multiprocessing.active_children() if child.name == "decode" and child.pid)
         self.memory = psutil.Process(process.pid).memory_info().rss / 2**20
 
-    def decode(self, threads: int = 0) -> dict[str, Any]:
+    def race(self, threads: int) -> Mapping[str, Sequence[Event]]:
         """The race of the page's last run."""
         ask = Ask(prompt=self.prompt, plan=two_lanes(self.config), threads=threads)
         now = Update(size=ask.trace.write_bytes(header_line(ask.plan)))
-        for _ in self.engine.race(ask, now, stop=threading.Event()):
+        for _ in self.runner.race(ask, now, threading.Event()):
             pass
+        return read_trace(ask.trace).lanes
+
+    def decode(self, threads: int) -> dict[str, Any]:
+        """The results of that race, by lane."""
         results = {}
-        for lane, events in read_trace(ask.trace).lanes.items():
+        for lane, events in self.race(threads).items():
             last = final(events)
             assert last is not None, "a decode ends with Finished or raises"
             results[lane] = {"seconds": last.seconds, "ids": list(last.ids), "waited": last.waited_seconds}

@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 from app.content.examples import EXAMPLES, PRESETS, Example, Preset, preset_indices
 from app.content.recordings import BLOCKS, INDEX, RECORDINGS
 from app.links import RACE
-from app.run.engines import load_engine
+from app.run.runner import load_here
 from app.tabs import live, race
 from specdiff_core.measure.block import redraft
 from specdiff_core.measure.race import race_repeatedly
@@ -165,7 +165,7 @@ def main() -> int:
     if args.repeats < 1:
         parser.error("--repeats must be at least 1")
     try:
-        loaded = lru_cache(lambda pair: load_engine(pair, print))
+        loaded = lru_cache(lambda pair: load_here(pair, print).engine)
 
         def engine(one: Recording) -> Decoder:
             return loaded(one.values["pair"])

@@ -17,6 +17,7 @@ from typing import Any
 from app.run import job, race
 from app.run.kept import KEPT_RUNS
 from app.run.record import Ask, decoding
+from app.run.runner import LocalRunner
 from specdiff_core.schema.events import (
     Candidate,
     Committed,
@@ -54,9 +55,9 @@ START = -1
 SCRIPT = [IDS[f" {word}" if word not in ".," else word] for word in WORDS]
 
 
-class FakeDecoder:
-    """Plays ``Engine``. ``pace`` seconds of real time pass per target pass; ``waiting`` threads had
-    no processor, on average.
+class FakeDecoder(LocalRunner):
+    """Plays ``Engine``, and is its own runner. ``pace`` seconds of real time pass per target pass; ``waiting`` threads
+    had no processor, on average.
 
     Args:
         fail: is raised after so many rounds of a run, or at its :data:`START`.
@@ -72,6 +73,7 @@ class FakeDecoder:
         drafter: str = "",
         waiting: float = 0.02,
     ) -> None:
+        super().__init__(self)
         self.pace, self.waiting = pace, waiting
         self.fail, self.fail_after, self.drafter = fail, fail_after, drafter
         self.stopped = threading.Event()  # set when a decode saw its stop event
@@ -103,6 +105,9 @@ class FakeDecoder:
     def rendered(self, prompt: str, config: DecodeConfig) -> str:
         """As a chat message."""
         return f"<user>{prompt}"
+
+    def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
+        """It has all."""
 
     def warm_up(
         self, config: DecodeConfig, progress: Callable[[str], None] = lambda message: None, threads: int = 0
@@ -253,11 +258,14 @@ def raced(
     return job.stream(make, jobs or job.Jobs(), name)
 
 
+def raw(frame: dict[str, Any]) -> bytes:
+    """The trace file so far; empty if it is gone."""
+    return KEPT_RUNS.read(frame["trace"].removeprefix("runs/")) or b""
+
+
 def trace_of(frame: dict[str, Any]) -> Trace:
     """The trace of a last frame."""
-    raw = KEPT_RUNS.read(frame["trace"].removeprefix("runs/"), 0, frame["size"])
-    assert raw is not None
-    return read_trace(raw)
+    return read_trace(raw(frame)[: frame["size"]])
 
 
 TOKEN = "a-token-of-a-tab"

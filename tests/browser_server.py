@@ -34,7 +34,8 @@ examples.EXAMPLES = dict(reversed(examples.EXAMPLES.items()))
 
 from app.launch import serve
 from app.page import build
-from app.run import exploration
+from app.run import runner
+from app.run.engines import Engines
 from app.run.turns import TURNS
 from benchmarks.recordings import Recording, record
 from specdiff_core.explorations.run import Snapshot
@@ -74,7 +75,19 @@ class Scripted(FakeDecoder):
                 log.write(f"{prompt}\n")
 
 
-class Leisurely(exploration.ExplorationRun):
+class Pretended(Engines):
+    """Load for a moment, before every run, and fetch nothing."""
+
+    def __call__(self, pair: str, drafter: str, progress: Any) -> Any:
+        progress("Loading a pretend model")
+        time.sleep(0.05)
+        return self._load(pair, progress)
+
+    def fetch(self, pair: str, progress: Any) -> None:
+        """It is there."""
+
+
+class Leisurely(runner.ExplorationRun):
     """A long measurement rests between its parts, so that it occupies its place and no processor."""
 
     def advance(self, seconds: float, *more: Any) -> Snapshot:
@@ -107,8 +120,8 @@ def scripted(recording: Recording) -> dict[str, list[Event]]:
 def main() -> None:
     """Serve until killed."""
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
-    exploration.SLICE = 0.2  # less waiting than for real models
-    exploration.ExplorationRun = Leisurely
+    runner.SLICE = 0.2  # less waiting than for real models
+    runner.ExplorationRun = Leisurely
     traces = folder / "traces"
     if not traces.exists():  # a server that comes back finds them
         record(traces, scripted)
@@ -118,13 +131,8 @@ def main() -> None:
     bench = {"vanilla": vanilla, "masked/4/1": run, "block/9/1": silent}
     write_trace(traces / "bench" / "race.jsonl.gz", bench, title="A race of the bench")
 
-    def factory(pair: str, drafter: str, progress: Any) -> Scripted:
-        progress("Loading a pretend model")
-        time.sleep(0.05)
-        return Scripted(folder)
-
     threading.Thread(target=occupy, args=(folder,), daemon=True).start()
-    page = build(factory, traces)
+    page = build(Pretended(lambda pair, progress: Scripted(folder)), traces)
     gc.freeze()
     gc.enable()
     serve(page, server_name="127.0.0.1", server_port=port, quiet=True)

@@ -61,11 +61,11 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exploration that counts, in jobs that look around often."""
     from remote_fakes import Counting
 
-    from app.run import exploration, job, turns
+    from app.run import job, runner, turns
     from specdiff_core.explorations import EXPLORATIONS
 
     monkeypatch.setitem(EXPLORATIONS, "counting", Counting)
-    for module, name in ((job, "BEAT"), (job, "GLANCE"), (turns, "GLANCE"), (exploration, "SLICE")):
+    for module, name in ((job, "BEAT"), (job, "GLANCE"), (turns, "GLANCE"), (runner, "SLICE")):
         monkeypatch.setattr(module, name, 0.02)
 
 

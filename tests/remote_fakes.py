@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -13,12 +14,17 @@ from typing import Annotated, Any
 from app_fakes import FakeDecoder
 from msgspec import Meta
 
-from app.run import exploration, process
+from app.run import process, runner
+from app.run.record import Ask, Update
 from specdiff_core.explorations.base import Answer, Exploration, Step
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError
 from specdiff_core.schema.events import Committed, Event
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.schema.trace import header_line, read_trace
+
+CONFIG = DecodeConfig(gamma=4, steps=2, max_new_tokens=24)
+LONG = DecodeConfig(gamma=4, max_new_tokens=400)
 
 
 class Odd(Exception):
@@ -30,7 +36,7 @@ class Odd(Exception):
 
 def load(pair: str, progress: Callable[[str], None]) -> Any:
     """What the other process loads: the name of the pair says how its decoder behaves."""
-    exploration.SLICE = process.STOP_CHECK / 10
+    runner.SLICE = process.STOP_CHECK / 10
     progress(f"Loading {pair}")
     if pair == "absent":
         raise ConfigError("No such pair.", field="pair", hint="Choose another.")
@@ -50,8 +56,26 @@ def load(pair: str, progress: Callable[[str], None]) -> Any:
     while pair == "endless":
         progress("Downloading")
         time.sleep(0.005)
-    errors = {"broken": RuntimeError("a bug"), "odd": Odd(1, 2), "io": OSError("disk")}
-    return There(pace=0.02 if pair == "slow" else 0.0, fail=errors.get(pair))
+    if pair in (errors := {"broken": RuntimeError("a bug"), "odd": Odd(1, 2), "io": OSError("disk")}):
+        raise errors[pair]
+    return There(pace=0.02 if pair == "slow" else 0.0)
+
+
+class Decode:
+    """A race of one lane; its ``updates`` make it go on."""
+
+    def __init__(
+        self, far: runner.Runner, prompt: str = "Once", config: DecodeConfig = CONFIG, stop: Any = None
+    ) -> None:
+        self.trace = (ask := Ask(prompt=prompt, plan={"drafted": config})).trace
+        now = Update(size=ask.trace.write_bytes(header_line(ask.plan)))
+        self.updates: Any = far.race(ask, now, stop or threading.Event())
+
+    def events(self) -> list[Event]:
+        """All events, at its end."""
+        for _ in self.updates:
+            pass
+        return [*read_trace(self.trace).lanes["drafted"]]
 
 
 class There(FakeDecoder):

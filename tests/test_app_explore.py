@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from app_fakes import TOKEN, FakeDecoder, ask
-from remote_fakes import Counting, load
+from remote_fakes import Counting, Decode, load
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
@@ -33,10 +33,11 @@ from app.run.turns import EXPLORING, Turns
 from app.tabs import explore, live
 from specdiff_core.checkpoints import own_pairs as own_models
 from specdiff_core.explorations import EXPLORATIONS
+from specdiff_core.explorations.run import Snapshot
 from specdiff_core.schema.errors import OutOfMemory, SpecDiffError
+from specdiff_core.schema.events import Finished
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import OWN_PAIRS
-from specdiff_core.schema.settings import DecodeConfig
 
 pytestmark = [
     pytest.mark.usefixtures("counting", "event_loops"),
@@ -318,8 +319,8 @@ def test_two_visitors_explore_and_one_races(turns: Turns) -> None:
 
 
 def part(snapshots: Iterator[Any]) -> Any:
-    """The next part of an exploration, past the "" while it is measured, when it has its turn; None at its end."""
-    return next(filter(None, snapshots), None)
+    """The next part of an exploration, past the ticks while it is measured, when it has its turn; None at its end."""
+    return next((step for step in snapshots if isinstance(step, Snapshot)), None)
 
 
 def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote: Any) -> None:
@@ -329,16 +330,16 @@ def test_two_explorations_and_a_decode_take_turns_and_one_can_be_given_up(remote
     )
     first, own, second = part(given_up), part(other), part(given_up)
     assert 0 < first.done < second.done and own.done < own.total == 60 and not first.over
-    assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
+    assert isinstance(Decode(remote).events()[-1], Finished)
     for _ in range(5):  # left without an end; they take nobody's place
         part(remote.explore(Counting(to=1000, pause=0.02), threading.Event()))
         second, own = part(given_up), part(other) or own
     stops[0].set()
     last = list(given_up)[-1]
     assert last.over and second.done <= last.done < last.total
-    final = [own, *filter(None, other)][-1]
+    final = [own, *other][-1]
     assert final.over and final.done == final.total == 60
-    assert len(list(remote.decode("Once", DecodeConfig(max_new_tokens=8)))) > 3
+    assert isinstance(Decode(remote).events()[-1], Finished)
 
 
 @pytest.mark.parametrize("tab", list(explore.RECORDED))

@@ -61,7 +61,8 @@ torch.version.cuda = torch.version.cuda or "12.8"  # torch may have no CUDA
 torch._C._cuda_init = getattr(torch._C, "_cuda_init", print)
 torch.cuda._is_in_bad_fork = bool
 from app.run.engines import Engines
-engines = Engines()
+from app.run.runner import load_here
+engines = Engines(load_here)
 engines.prepare()  # first of all, as app/launch.py does
 import pytest, spaces.zero.torch as moved
 moved.init, moved.size, moved.move = (lambda uuid: None), (lambda: 0), (lambda callback=None: None)  # no GPU to move to

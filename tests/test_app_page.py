@@ -10,7 +10,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ from app.run.record import decoding
 from app.run.rooms import Rooms
 from app.tabs import live, race
 from benchmarks import recordings as recorded
-from specdiff_core.schema.errors import SpecDiffError, WeightsError
+from specdiff_core.schema.errors import WeightsError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.pairs import PAIRS
@@ -53,7 +52,7 @@ pytestmark = [pytest.mark.usefixtures("event_loops"), pytest.mark.filterwarnings
 
 @pytest.fixture(scope="module")
 def built() -> gr.Blocks:
-    return page.build(lambda *_: FakeDecoder())
+    return page.build(Engines(lambda pair, progress: FakeDecoder()))
 
 
 def test_no_torch_before_a_run_and_no_stubs() -> None:
@@ -61,7 +60,8 @@ def test_no_torch_before_a_run_and_no_stubs() -> None:
     write its stubs; every component is there all the same."""
     code = (
         "from app.gradio_patches import skip_stubs; skip_stubs(); skip_stubs();import sys;from "
-        "app.page import build; from app.looks import head, theme; build(); head(); "
+        "app.page import build; from app.looks import head, theme; from app.run.process import "
+        "engines_elsewhere; build(engines_elsewhere()); head(); "
         "theme();import gradio;print(gradio.Textbox(label='a').label, hasattr(gradio.Textbox, "
         "'submit'));heavy = ('torch', 'transformers', 'specdiff_core.decoding.loop', "
         "'specdiff_core.loading');print([m for m in heavy if m in sys.modules])"
@@ -347,48 +347,6 @@ def test_the_addresses_for_programs_are_the_pages_own() -> None:
         console.log(JSON.stringify({json.dumps(bases)}.map(shown)));"""
     found = json.loads(subprocess.run([binary, "-e", program], capture_output=True, text=True, check=True).stdout)
     assert found == ["http://a/gradio_api/mcp/", *["http://a/lab/gradio_api/mcp/"] * 3]
-
-
-def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
-    alive, go = [True], threading.Event()
-    go.set()
-
-    def load(pair: str, progress: Any) -> FakeDecoder:
-        alive[0] = go.wait(20)
-        return FakeDecoder()
-
-    engines = Engines(load, alive=lambda: alive[0])
-    client = TestClient(Starlette(routes=routes.probes(engines.loading)))
-    assert client.get("/healthz").json() == {"status": "ok"}
-    answer = client.get("/readyz")
-    assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "No model is loaded yet"})
-    engines("embedded", "block", lambda message: None)
-    assert client.get("/readyz").status_code == 200
-    go.clear()
-    alive[0] = False
-    assert client.get("/readyz").status_code == 503
-    go.set()
-    for _ in engines.doing():  # another process loads it, without a visitor
-        pass
-    assert client.get("/readyz").status_code == 200
-
-
-def test_a_process_that_dies_in_its_first_load_is_started_again() -> None:
-    alive, dies = [False], iter([True, False])
-
-    def load(pair: str, progress: Any) -> FakeDecoder:
-        if next(dies):
-            raise SpecDiffError("The decoding process ended unexpectedly.")
-        alive[0] = True
-        return FakeDecoder()
-
-    engines = Engines(load, alive=lambda: alive[0])
-    engines.prepare("embedded")
-    for _ in range(2):
-        for _ in engines.doing():
-            pass
-        waits = engines.loading()
-    assert not waits
 
 
 def test_logs_for_programs_name_the_run(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

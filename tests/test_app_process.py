@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 from app_fakes import FakeDecoder, frames, raced, trace_of
-from remote_fakes import load
+from remote_fakes import CONFIG, LONG, Decode, load
 
 from app.content.error_cards import card
 from app.run import process
 from app.run.engines import Engines
+from app.run.job import Tick
 from app.run.process import Remote, engines_elsewhere
-from app.run.record import Ask, Update
 from app.tabs import live
-from specdiff_core.schema.decoder import LoadsDrafters
 from specdiff_core.schema.errors import ConfigError, SpecDiffError, Stopped
-from specdiff_core.schema.events import Committed, Event, Failed, Finished
+from specdiff_core.schema.events import Committed, Failed
 from specdiff_core.schema.settings import DecodeConfig
 
-CONFIG = DecodeConfig(gamma=4, steps=2, max_new_tokens=24)
+WHOLE = list(FakeDecoder().decode("Once", CONFIG))
+"""What every decode must have."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def remote() -> Iterator[Remote]:
     made.close()
 
 
-def decoder(remote: Remote, pair: str) -> Any:
+def loaded(remote: Remote, pair: str) -> Any:
     return remote.load(pair, lambda message: None)
 
 
@@ -52,7 +52,7 @@ def test_events_arrive_whole_and_in_order(remote: Remote) -> None:
     far = remote.load("plain", messages.append)
     assert [*filter(None, messages)] == ["Loading plain"]
     for config in (CONFIG, DecodeConfig(drafter="none", max_new_tokens=9)):
-        assert list(far.decode("Once", config)) == list(FakeDecoder().decode("Once", config))
+        assert Decode(far, config=config).events() == list(FakeDecoder().decode("Once", config))
 
 
 def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
@@ -75,70 +75,66 @@ def test_stop_ends_a_load_and_nobody_else_pays(remote: Remote) -> None:
 
 
 def test_a_drafter_is_loaded_when_it_is_asked_for(remote: Remote) -> None:
-    far, messages = decoder(remote, "hub"), []
-    assert isinstance(far, LoadsDrafters)
-    far.load_drafter("masked", messages.append)
-    assert [*filter(None, messages)] == ["Loading masked"]
+    far, messages = loaded(remote, "hub"), []
+    far.prepare(DecodeConfig(drafter="masked"), messages.append, 0)
+    assert [*filter(None, messages)] == ["Loading masked", "Warming up"]
     with pytest.raises(SpecDiffError, match="No such drafter"):
-        far.load_drafter("absent", messages.append)
-    assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+        far.prepare(DecodeConfig(drafter="absent"), messages.append, 0)
+    assert Decode(far).events() == WHOLE
 
 
 @pytest.mark.parametrize("end", ["stop", "close"])
 def test_stop_and_close_end_a_decode_and_the_next_is_whole(remote: Remote, end: str) -> None:
     """The visitor's event lives here, the decode there."""
-    far, stop = decoder(remote, "slow"), threading.Event()
-    events = far.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)
-    next(events)
+    far, stop = loaded(remote, "slow"), threading.Event()
+    decode = Decode(far, config=LONG, stop=stop)
+    next(decode.updates)
     began = time.monotonic()
     if end == "stop":
         stop.set()
-        *_, last = events
-        assert isinstance(last, Committed) or getattr(last, "reason", "") == "stopped"
+        assert decode.events()[-1].reason == "stopped"
     else:
-        events.close()
+        decode.updates.close()
     assert time.monotonic() - began < 1.0
-    assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+    assert Decode(far).events() == WHOLE
 
 
 def test_stop_ends_a_call_that_waits_for_another(remote: Remote) -> None:
     """The running call is not disturbed: it reaches its own end."""
-    far, stop = decoder(remote, "slow"), threading.Event()
-    running = far.decode("Once", CONFIG)
-    next(running)
+    far, stop = loaded(remote, "slow"), threading.Event()
+    running = Decode(far, config=LONG)
+    next(running.updates)
     stop.set()
     with pytest.raises(Stopped):
-        list(far.decode("Once", CONFIG, stop=stop))
-    assert isinstance(list(running)[-1], Finished)
+        Decode(far, stop=stop).events()
+    assert running.events()[-1].reason == "length"
 
 
 def test_errors_keep_words_and_traceback(remote: Remote, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError) as refused:
-        decoder(remote, "absent")
+        loaded(remote, "absent")
     assert refused.value.field == "pair" and refused.value.hint == "Choose another."
     assert refused.value.__cause__ is None, "an ordinary refusal writes no traceback to the log"
     for pair, kind, words in (("broken", RuntimeError, "a bug"), ("io", OSError, "disk"), ("odd", RuntimeError, "odd")):
-        seen: list[Event] = []
         with pytest.raises(kind, match=words) as raised:
-            seen.extend(decoder(remote, pair).decode("Once", CONFIG))
-        assert sum(isinstance(event, Committed) for event in seen) == 3, "what was measured before is here"
-        assert "app_fakes.py" in str(raised.value.__cause__)
+            loaded(remote, pair)
+        assert "remote_fakes.py" in str(raised.value.__cause__)
         caplog.clear()
         assert card(raised.value, "r123")["code"] == "unexpected"
-        assert "app_fakes.py" in caplog.text and "r123" in caplog.text
-    assert list(decoder(remote, "plain").decode("Once", CONFIG))[-1]
+        assert "remote_fakes.py" in caplog.text and "r123" in caplog.text
+    assert Decode(loaded(remote, "plain")).events() == WHOLE
 
 
 def test_a_dead_process_is_reported_and_replaced() -> None:
     engines = engines_elsewhere(load)
     messages: list[str] = []
-    first_time = ["Loading embedded", "Warming up"]
+    first_time = ["Loading embedded", "Loading block", "Warming up"]
     for _ in range(2):
         far = engines("embedded", "block", messages.append)
         assert [message for message in messages if message] == first_time
-        assert list(far.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+        assert Decode(far).events() == WHOLE
         with pytest.raises(SpecDiffError, match="ended unexpectedly") as died:
-            list(far.decode("die 1", CONFIG))
+            Decode(far, "die 1").events()
         assert "Run again" in died.value.hint
         messages.clear()
 
@@ -165,112 +161,94 @@ def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
     engines = Engines(remote.load, alive=remote.alive)
     messages: list[str] = []
     old = engines("embedded", "block", messages.append)
-    remote.load("who", messages.append)
-    os.kill(int(messages[-1]), signal.SIGKILL)
+    os.kill(pid(remote), signal.SIGKILL)
     while remote.alive():
         time.sleep(0.01)
     messages.clear()
     again = engines("embedded", "block", messages.append)
     assert next(filter(None, messages)) == "Loading embedded"
-    assert list(again.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+    assert Decode(again).events() == WHOLE
     with pytest.raises(SpecDiffError, match="ended unexpectedly"):
-        list(old.decode("Once", CONFIG))
-    assert list(again.decode("Once", CONFIG)), "the orphan's failure leaves the new process alone"
+        Decode(old).events()
+    assert Decode(again).events() == WHOLE, "the orphan's failure leaves the new process alone"
     remote.close()
     assert not remote.alive()
 
 
 def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     remote = Remote(load)
-    events = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
-    next(events)
+    decode = Decode(loaded(remote, "slow"), config=LONG)
+    next(decode.updates)
     os.kill(pid(remote), signal.SIGSTOP)  # in the middle of a long pass
     began = time.monotonic()
     remote.end()
     assert time.monotonic() - began < 1.5, "a container is killed soon"
     with pytest.raises(SpecDiffError, match="shutting down") as ended:
-        list(events)
+        decode.events()
     assert card(ended.value, "r1")["hint"] == "Reload the page once it is running again."
     ended_pid = pid(remote)
     with pytest.raises(SpecDiffError, match="shutting down"):
-        decoder(remote, "plain")
+        loaded(remote, "plain")
     assert pid(remote) == ended_pid, "no other is started"
     assert "Traceback" not in caplog.text
 
 
 def test_leaving_a_call_to_a_dead_process_does_not_end_its_successor() -> None:
     remote = Remote(load)
-    old = decoder(remote, "slow").decode("Once", DecodeConfig(gamma=4, max_new_tokens=400))
+    old = Decode(loaded(remote, "slow"), config=LONG).updates
     next(old)
     os.kill(pid(remote), signal.SIGKILL)
     while remote.alive():
         time.sleep(0.01)
     with ThreadPoolExecutor() as other:
-        loading = other.submit(decoder, remote, "plain")
+        loading = other.submit(loaded, remote, "plain")
         while not remote.alive():
             time.sleep(0.01)
         old.close()
-        assert list(loading.result(60).decode("Once", CONFIG))
+        assert Decode(loading.result(60)).events() == WHOLE
     remote.close()
 
 
 def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "STOPS_WITHIN", 0.5)
-    far, messages, stop = Remote(load), [], threading.Event()
+    far, stop = Remote(load), threading.Event()
     engines = Engines(far.load, alive=far.alive)
-    decoder = engines("embedded", "block", lambda message: None)
-    far.load("who", messages.append)
-    events = decoder.decode("Once", DecodeConfig(gamma=4, max_new_tokens=400), stop=stop)
-    os.kill(int(messages[-1]), signal.SIGSTOP)
+    decode = Decode(engines("embedded", "block", lambda message: None), config=LONG, stop=stop)
+    os.kill(pid(far), signal.SIGSTOP)
     stop.set()
     with pytest.raises(SpecDiffError, match="stopped responding"):
-        list(events)
+        decode.events()
     assert not far.alive()
     again = engines("embedded", "block", lambda message: None)
-    assert list(again.decode("Once", CONFIG)) == list(FakeDecoder().decode("Once", CONFIG))
+    assert Decode(again).events() == WHOLE
     far.close()
 
 
-def test_a_process_that_was_stopped_is_noticed_by_whoever_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller that has gone leaves its silent load, a race reaches its limit, and without anybody it is killed."""
+@pytest.mark.parametrize("waits", ["load", "race"])
+def test_a_process_that_was_stopped_is_noticed_by_whoever_waits(monkeypatch: pytest.MonkeyPatch, waits: str) -> None:
+    """A caller that has gone leaves its silent load, and a race reaches its limit."""
     monkeypatch.setattr(process, "STOPS_WITHIN", 0.5)
     monkeypatch.setattr(process, "BEAT", 0.1)
-    far, messages = Remote(load), list[str]()
-
-    def stopped(act: Callable[[Any], Any]) -> None:
-        decoder = far.load("slow", lambda message: None)
-        far.load("who", messages.append)
-        os.kill(int(messages[-1]), signal.SIGSTOP)
-        act(decoder)
-        assert not far.alive()
+    far = Remote(load)
+    slow = loaded(far, "slow")
+    os.kill(pid(far), signal.SIGSTOP)
 
     def gone(message: str) -> None:
         raise Stopped
 
-    def load_alone(decoder: Any) -> None:
+    if waits == "load":
         with pytest.raises(Stopped):
             far.load("plain", gone)
-
-    def race(decoder: Any) -> None:
-        ask = Ask(prompt="Once", plan={"vanilla": CONFIG})
-        ask.trace.write_bytes(b"")
-        assert next(decoder.race(ask, Update(), stop=threading.Event())) == "", "so that limits are checked"
-
-    def nobody(decoder: Any) -> None:
-        monkeypatch.setattr(process, "SILENT", 2)
-        with pytest.raises(SpecDiffError, match="stopped responding"):
-            far.load("plain", lambda message: None)
-
-    for act in (load_alone, race, nobody):
-        stopped(act)
-    far.close()
+    else:
+        assert next(Decode(slow).updates) is Tick.DURING_PART, "so that limits are checked"
+    assert not far.alive()
 
 
 @pytest.mark.parametrize("suspended", ["idle", "half"])
 def test_a_suspended_process_is_ended_and_replaced(monkeypatch: pytest.MonkeyPatch, suspended: str) -> None:
     """Between two runs, and in the middle of an answer."""
     far = Remote(load)
-    decoder(far, "plain")
+    loaded(far, "plain")
     old, began = pid(far), time.monotonic()
     with monkeypatch.context() as soon:
         soon.setattr(process, "SILENT", 2)
@@ -281,23 +259,23 @@ def test_a_suspended_process_is_ended_and_replaced(monkeypatch: pytest.MonkeyPat
                 time.sleep(0.05)
         else:
             with pytest.raises(SpecDiffError, match="stopped responding"):
-                decoder(far, "half")
-    assert list(decoder(far, "plain").decode("Once", CONFIG)) and pid(far) != old
+                loaded(far, "half")
+    assert Decode(loaded(far, "plain")).events() == WHOLE and pid(far) != old
     far.close()
 
 
 def test_what_is_slow_to_end_is_ended_itself_and_not_its_successor() -> None:
     far = Remote(load)
-    decoder(far, "plain")
+    loaded(far, "plain")
     old = pid(far)
     os.kill(old, signal.SIGSTOP)
     with ThreadPoolExecutor() as other:
         ending = other.submit(far.close)
         while far.alive():
             time.sleep(0.01)
-        new = decoder(far, "plain")
+        new = loaded(far, "plain")
         ending.result(10)
-    assert list(new.decode("Once", CONFIG))
+    assert Decode(new).events() == WHOLE
     with pytest.raises(ProcessLookupError):
         os.kill(old, 0)
     far.close()
@@ -321,6 +299,6 @@ def test_a_process_leaves_no_temporary_file(end: str) -> None:
     for signum in {"kill": [signal.SIGKILL], "group": [signal.SIGINT, signal.SIGTERM]}.get(end, []):
         os.kill(int(number), signum)
     if end == "group":
-        assert list(decoder(far, "plain").decode("Once", CONFIG))
+        assert Decode(loaded(far, "plain")).events() == WHOLE
     far.close()
     assert not Path(folder).exists()

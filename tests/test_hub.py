@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -95,8 +96,8 @@ def test_a_quantisation_of_a_repository_is_fetched(
         app_pairs.check(own.name)  # a link's
     assert not [path for verb, path in served.asked if path.endswith(".gguf")]
     served.slow.set()
-    for words in with_progress(partial(live.choose_own, {"target": own.target})):
-        if "Downloading lab/tiny-GGUF" in words:
+    for phase in with_progress(partial(live.choose_own, {"target": own.target}), threading.Event()):
+        if "Downloading lab/tiny-GGUF" in phase.message:
             served.released.set()
     served.slow.clear()
     assert served.released.is_set() and is_cached("lab/tiny-GGUF:q4_0")

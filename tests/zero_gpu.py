@@ -123,5 +123,5 @@ def test_an_exploration_on_an_attached_gpu_is_followed_after_a_reload_and_stoppe
 def test_weights_are_loaded_where_the_package_pretends_a_gpu() -> None:
     import torch
 
-    engine: Any = sys.modules["__main__"].engines._loaded["embedded"]
-    assert {parameter.device for parameter in engine.target.model.parameters()} == {torch.device("cuda:0")}
+    runner: Any = sys.modules["__main__"].engines._loaded["embedded"]
+    assert {parameter.device for parameter in runner.engine.target.model.parameters()} == {torch.device("cuda:0")}

@@ -1,7 +1,4 @@
-"""Loads each model pair once, at its first run, and keeps it. Imports torch only inside calls.
-
-Tests and demos replace the factory: ``factory(pair, drafter, progress) -> Decoder``.
-"""
+"""Loads each model pair once, at its first run, and keeps it."""
 
 from __future__ import annotations
 
@@ -13,31 +10,34 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from specdiff_core.checkpoints import fetch, hub
-from specdiff_core.checkpoints.availability import ABSENT, Environment, availability, loaded_at_once
-from specdiff_core.checkpoints.own_pairs import find
+from specdiff_core.checkpoints.availability import Environment, availability, loaded_at_once
 from specdiff_core.checkpoints.sources import is_cached, is_local
-from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import PairUnavailable, SpecDiffError, Stopped
 from specdiff_core.schema.pairs import NONE, PAIRS, PairSpec, find_pair, known_pair
 from specdiff_core.schema.published import FILES, File
 from specdiff_core.schema.settings import DecodeConfig
-from specdiff_core.schema.wording import PROGRAM
 
 from .. import host, own_pairs
 from ..content.examples import OPENING
 from .gpu import is_zero_gpu
-from .job import Job
+from .job import Job, Phase, Tick
 from .turns import GLANCE, Queue
+
+if TYPE_CHECKING:
+    from .runner import Runner
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 Progress = Callable[[str], None]
-"""Gets messages, or "" for none; raises Stopped once the caller has gone."""
-Loader = Callable[[str, Progress], Decoder]
-Factory = Callable[[str, str, Progress], Decoder]
+"""Gets what is being loaded, and now and then :data:`UNCHANGED`; raises Stopped once the caller has gone."""
+UNCHANGED = ""
+"""A message that leaves the last one, and only asks whether the caller has gone."""
+Factory = Callable[[str, str, Progress], "Runner"]
+"""Loads a pair and one of its drafters if they aren't loaded, as :class:`Engines` does."""
 AGE = 20.0
 """Seconds for which the list of available pairs is cached."""
 
@@ -58,7 +58,8 @@ class _OneAtATime:
         """
 
         def report(message: str) -> None:
-            self.message = message or self.message
+            if message != UNCHANGED:
+                self.message = message
             progress(message)
 
         with self._queue.turn(lambda position: progress(self.message or "Waiting for another model to load")):
@@ -69,22 +70,22 @@ class _OneAtATime:
 
 
 class Engines:
-    """The default factory. Runs share weights, which never change; loads are serialised.
+    """A :data:`Factory` that keeps what it has loaded. Runs share weights, which never change; loads are serialised.
 
     Args:
-        load: loads a pair, by default in this process (see also :class:`app.run.process.Remote`).
+        load: loads a pair, in this process or in another (:class:`app.run.process.Remote`).
         alive: whether the loaded pairs still exist; if not, the next run loads and warms up again.
     """
 
-    def __init__(self, load: Loader | None = None, *, alive: Callable[[], bool] = lambda: True) -> None:
-        self._load, self._alive = load or load_engine, alive
+    def __init__(self, load: Callable[[str, Progress], Runner], *, alive: Callable[[], bool] = lambda: True) -> None:
+        self._load, self._alive = load, alive
         self._loads, self._fetches = _OneAtATime(), _OneAtATime()
-        self._loaded: dict[str, Decoder] = {}
+        self._loaded: dict[str, Runner] = {}
         self._warm: set[tuple[str, str]] = set()
         self._preparing: threading.Thread | None = None
 
-    def __call__(self, pair: str, drafter: str, progress: Progress) -> Decoder:
-        """The engine of ``pair``, with ``drafter`` warmed up.
+    def __call__(self, pair: str, drafter: str, progress: Progress) -> Runner:
+        """The runner of ``pair``, with ``drafter`` warmed up.
 
         Raises:
             Stopped: ``progress`` raised it.
@@ -99,14 +100,11 @@ class Engines:
                 self._warm.clear()
             if pair not in self._loaded:
                 self._loaded[pair] = self._load(pair, report)
-            engine = self._loaded[pair]
-            if not spec.offline and isinstance(engine, LoadsDrafters):
-                engine.load_drafter(drafter, report)
+            runner = self._loaded[pair]
             if (pair, drafter) not in self._warm:
-                config = DecodeConfig(pair=pair, drafter=drafter)
-                engine.warm_up(config, report, host.threads())  # Stopped if nobody waits any more
+                runner.prepare(DecodeConfig(pair=pair, drafter=drafter), report, host.threads())
                 self._warm.add((pair, drafter))
-            return engine
+            return runner
 
     def fetch(self, pair: str, progress: Progress) -> None:
         """Download the single file of a pair if it is missing, in this process, while other runs decode.
@@ -171,7 +169,7 @@ class Engines:
 
 @lru_cache(maxsize=1)  # a message that repeats is logged once
 def _log(message: str) -> None:
-    if message:
+    if message != UNCHANGED:
         LOG.info(message)
 
 
@@ -193,19 +191,20 @@ def _check_download(spec: PairSpec, drafter: str) -> None:
             )
 
 
-def with_progress(work: Callable[[Progress], T], stop: Stop | None = None) -> Generator[str, None, T]:
-    """Yield the latest report of ``work``, which runs in its own thread, until it ends; return its
+def with_progress(work: Callable[[Progress], T], stop: Stop) -> Generator[Phase, None, T]:
+    """Yield the latest message of ``work``, which runs in its own thread, until it ends; return its
     result. Closing the generator ends the work at its next report.
 
     Raises:
         BaseException: whatever ended the work.
         Stopped: ``stop`` was set meanwhile.
     """
-    message, gone, done = [""], threading.Event(), Future[T]()
+    phases, gone, done = list[Phase](), threading.Event(), Future[T]()
 
-    def report(words: str) -> None:
-        message[0] = words or message[0]
-        if gone.is_set() or (stop is not None and stop.is_set()):
+    def report(message: str) -> None:
+        if message != UNCHANGED:
+            phases[:] = [Phase("loading", message)]
+        if gone.is_set() or stop.is_set():
             raise Stopped
 
     def run() -> None:
@@ -217,13 +216,13 @@ def with_progress(work: Callable[[Progress], T], stop: Stop | None = None) -> Ge
     threading.Thread(target=run, name="load", daemon=True).start()
     try:
         while wait([done], GLANCE).not_done:
-            if stop is not None and stop.is_set():
+            if stop.is_set():
                 raise Stopped
-            yield message[0]
+            yield from phases
     finally:
         gone.set()
     result = done.result()
-    if stop is not None and stop.is_set():
+    if stop.is_set():
         raise Stopped
     return result
 
@@ -235,7 +234,7 @@ class Fetch(Job):
         super().__init__(run)
         self._load, self.queue, self.message, self.pair = load, Queue(1), "", ""
 
-    def work(self) -> Iterator[object]:
+    def work(self) -> Iterator[Phase | Tick]:
         self.pair = yield from with_progress(self._load, self.stop)
 
     def progress(self) -> dict[str, Any]:
@@ -244,23 +243,6 @@ class Fetch(Job):
     def result(self) -> dict[str, Any]:
         message = "Stopped. The next download continues from here." if self.stop.is_set() else ""
         return {"message": message, "pair": self.pair}
-
-
-def load_engine(pair: str, progress: Progress) -> Decoder:
-    """Load ``pair`` into this process, without hub drafters; ``progress`` gets messages.
-
-    Raises:
-        SpecDiffError: a file, the memory or the pair itself is missing.
-    """
-    usable, reason = availability(find(pair))
-    if not usable:  # fail early: the hub's client would try for half a minute
-        away = reason.startswith(ABSENT)
-        advice = f"With a network, `{PROGRAM} pairs --fetch {pair}` downloads them. " if away else ""
-        raise PairUnavailable(reason, hint=f"{advice}Or choose another pair; the embedded one needs no network.")
-    progress("Starting the numerical library")
-    from specdiff_core.engine import Engine
-
-    return Engine.load(pair, progress=progress)
 
 
 def unavailable() -> dict[str, str]:

@@ -9,17 +9,17 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import Any
 
 import msgspec
 
 from specdiff_core.checkpoints.own_pairs import parse as own_pair
 from specdiff_core.explorations import EXPLORATIONS, find_exploration
 from specdiff_core.explorations.base import Exploration
-from specdiff_core.explorations.run import ExplorationRun, Snapshot
-from specdiff_core.schema.decoder import Decoder, Stop
+from specdiff_core.explorations.run import Snapshot
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import NONE
@@ -27,15 +27,9 @@ from specdiff_core.schema.pairs import NONE
 from .. import own_pairs
 from .engines import Factory, with_progress
 from .gpu import MOST_SECONDS, on_gpu
-from .job import Job, Jobs, follow, frame
+from .job import Job, Jobs, Phase, Tick, follow, frame
 from .job import stream as job_stream
 from .kept import KEPT_RUNS
-
-if TYPE_CHECKING:
-    from specdiff_core.engine import Engine
-
-SLICE = 1.0
-"""Seconds of an exploration after which races may run, once its current decode ends."""
 
 
 def forms(tab: str) -> dict[str, dict[str, Any]]:
@@ -55,44 +49,21 @@ def forms(tab: str) -> dict[str, dict[str, Any]]:
     }
 
 
-@runtime_checkable
-class Explores(Protocol):
-    """A decoder that explores in its own process (:class:`app.run.process.RemoteDecoder`)."""
-
-    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot | str]:
-        """An exploration, part by part, and "" now and then during a part."""
-
-
-Explore = Callable[[Exploration, Stop], Iterator["str | Snapshot | None"]]
-"""Yields messages while the engine loads, None when it is loaded, a snapshot for each part, "" during a part."""
+Explore = Callable[[Exploration, Stop], Iterator[Phase | Snapshot | Tick]]
+"""Explores: yields its phases, a snapshot after each part, and ticks during a part, so that limits can be checked."""
 
 
 def exploring(factory: Factory) -> Explore:
-    """A function that runs explorations on the engines of ``factory``, on ZeroGPU in a worker."""
+    """A function that runs explorations on the runners of ``factory``, on ZeroGPU in a worker."""
 
     @on_gpu(lambda *_: MOST_SECONDS)
-    def explore(exploration: Exploration, stop: Stop) -> Iterator[str | Snapshot | None]:
+    def explore(exploration: Exploration, stop: Stop) -> Generator[Phase | Snapshot | Tick, None, None]:
         for drafter in exploration.drafters or (NONE.name,):
-            engine = yield from with_progress(partial(factory, exploration.pair, drafter), stop)
-        yield None
-        measure = engine.explore if isinstance(engine, Explores) else partial(parts, engine)
-        yield from measure(exploration, stop)
+            runner = yield from with_progress(partial(factory, exploration.pair, drafter), stop)
+        yield Phase("exploring", "Measuring the first step")
+        yield from runner.explore(exploration, stop)
 
     return explore
-
-
-def parts(engine: Decoder, exploration: Exploration, stop: Stop) -> Iterator[Snapshot]:
-    """Run an exploration part by part here. Before raising an error, yield what was measured."""
-    run, over = ExplorationRun(exploration, cast("Engine", engine), stop), False
-    while not over:
-        try:
-            snapshot = run.advance(SLICE)
-        except Exception:
-            if (snapshot := run.snapshot()).done:
-                yield snapshot._replace(over=False)
-            raise
-        over = snapshot.over
-        yield snapshot
 
 
 class ExploreJob(Job):
@@ -105,26 +76,25 @@ class ExploreJob(Job):
         super().__init__(run)
         self.exploration, self.visitor = exploration, visitor
         self.snapshot: Snapshot | None = None
-        self.answer: Any = None  # the answer so far, as plain values
+        self.answer: dict[str, Any] | None = None  # so far, as plain values
         self.message = "Preparing the exploration"
-        self.began = 0.0  # time of the second step, to estimate the remaining time
+        self.began: float | None = None  # when the first part was there, to estimate the remaining time
         self._explore = explore
 
-    def work(self) -> Iterator[object]:
+    def work(self) -> Iterator[Phase | Tick]:
         """Measure part by part."""
-        for part in self._explore(self.exploration, self.stop):
-            if part is None:
-                self.phase, self.message = "exploring", "Measuring the first step"
-            elif not isinstance(part, str):
-                self.began, self.snapshot = self.began or time.monotonic(), part
-                self.answer = None if part.result is None else msgspec.to_builtins(part.result)
-            yield part
+        for step in self._explore(self.exploration, self.stop):
+            if isinstance(step, Snapshot):
+                self.began, self.snapshot = self.began or time.monotonic(), step
+                self.answer = None if step.result is None else msgspec.to_builtins(step.result)
+                step = Tick.BETWEEN_PARTS
+            yield step
 
     @property
     def remaining(self) -> float | None:
         """Estimated seconds left."""
         snapshot = self.snapshot
-        if snapshot is None or not self.began or snapshot.done < 2:
+        if snapshot is None or self.began is None or snapshot.done < 2:
             return None
         return (time.monotonic() - self.began) / (snapshot.done - 1) * (snapshot.total - snapshot.done)
 

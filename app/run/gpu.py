@@ -14,15 +14,17 @@ import math
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Generator, Mapping
+from typing import ParamSpec, TypeVar
 
 from specdiff_core.checkpoints.memory import Machine, needed
 from specdiff_core.schema.errors import SpecDiffError, picklable
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
+Decoding = Callable[P, Generator[T, None, None]]
 
 MOST_SECONDS = 120
 """Most seconds that a run requests."""
@@ -83,7 +85,7 @@ def gpu_seconds(plan: Mapping[str, DecodeConfig]) -> int:
     return min(MOST_SECONDS, math.ceil(BEGIN + tokens * (PASS + weights / BANDWIDTH)))
 
 
-def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
+def on_gpu(seconds: Callable[..., int]) -> Callable[[Decoding[P, T]], Decoding[P, T]]:
     """Decorate a generator that decodes. Its exceptions in a worker are raised here.
 
     Args:
@@ -93,23 +95,23 @@ def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
         SpecDiffError: from the generator: no GPU is free, or the time is over.
     """
 
-    def decorate(function: F) -> F:
+    def decorate(function: Decoding[P, T]) -> Decoding[P, T]:
         if not is_zero_gpu():
             return function
 
-        def work(*args: Any) -> Iterator[Any]:
+        def work(*args: P.args, **named: P.kwargs) -> Generator[T | Exception, None, None]:
             try:
-                yield from function(*args)
+                yield from function(*args, **named)
             except Exception as error:  # ``spaces`` would pass on only the name of its class
                 yield picklable(error)
 
         import gradio as gr  # not needed in the decoding process
 
-        borrowed = importlib.import_module("spaces").GPU(duration=seconds)(work)
+        in_worker = importlib.import_module("spaces").GPU(duration=seconds)(work)
 
-        def run(*args: Any) -> Iterator[Any]:
+        def run(*args: P.args, **named: P.kwargs) -> Generator[T, None, None]:
             try:
-                with contextlib.closing(borrowed(*args)) as values:
+                with contextlib.closing(in_worker(*args, **named)) as values:
                     for value in values:
                         if isinstance(value, Exception):
                             raise value
@@ -120,6 +122,6 @@ def on_gpu(seconds: Callable[..., int]) -> Callable[[F], F]:
                 )
                 raise SpecDiffError(f"{error.message}.".replace("..", "."), hint=hint) from None
 
-        return cast(F, run)
+        return run
 
     return decorate

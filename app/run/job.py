@@ -16,7 +16,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from enum import Enum
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from specdiff_core.schema.errors import SpecDiffError, Stopped
 
@@ -31,6 +32,20 @@ BEAT = 1.5
 some milliseconds of a core from the decode, so it is longer than the time between two updates of a race."""
 QUEUED_BEAT = 5.0
 """The same while a job waits for its turn, because thirty may wait beside one decode."""
+
+
+class Phase(NamedTuple):
+    """What a job does now, in a word for the page's script and in one line for the visitor."""
+
+    name: Literal["queued", "loading", "waiting", "racing", "exploring"]
+    message: str
+
+
+class Tick(Enum):
+    """A moment of a job's work in the same phase. (In another process, members of an Enum are still the same.)"""
+
+    DURING_PART = "a long job checks its limits"
+    BETWEEN_PARTS = "and lets races run first"
 
 
 def frame(run: str, seq: int, **content: Any) -> str:
@@ -49,9 +64,9 @@ class Job(ABC):
 
     Attributes:
         run: id for its log messages.
-        phase: ``queued``, ``loading``, ``waiting`` (for races), then phases of the subclass.
+        phase: ``queued``, ``loading``, then as ``work`` says; a long job may be ``waiting`` for races.
         position: in the ``queue``; None if it does not wait there.
-        message: what is being loaded; ``work`` yields messages as strings.
+        message: what it does.
         error: the exception that ended it, or None.
     """
 
@@ -65,18 +80,18 @@ class Job(ABC):
         self.run = run or new_run_id()
         self.stop, self.done, self.reported = stop_event(), threading.Event(), threading.Event()
         self.error: Exception | None = None
-        self.phase, self.message = "queued", "Preparing the run"
+        self.phase, self.message = Phase("queued", "Preparing the run")
         self.queue = self.turns.races if self.short else self.turns.explorations
         self.position: QueuePosition | None = None
         self.pages = 0  # that follow it
         self._changed = threading.Event()
         self.left_at: float | None = None  # when its page went away
-        self._timed, self._until = "", math.inf  # a long job's phase, and its time limit
-        self._races = 0  # that had ended when it last went on
+        self._until = math.inf  # a long job's time limit
+        self._races_ended = 0  # when it last went on
 
     @abstractmethod
-    def work(self) -> Iterator[object]:
-        """Do the work. After each item the page may get a frame, and short jobs may run."""
+    def work(self) -> Iterator[Phase | Tick]:
+        """Do the work. After each item the page may get a frame."""
 
     @abstractmethod
     def progress(self) -> dict[str, Any]:
@@ -116,15 +131,17 @@ class Job(ABC):
                 self.phase, self.position = "loading", None
                 self._changed.set()
                 if not self.short:
-                    self._races = self.turns.races.ended
+                    self._races_ended = self.turns.races.ended
                     self._give_way()
-                for part in self.work():
-                    if isinstance(part, str):
-                        self.message = part or self.message
+                for step in self.work():
+                    if isinstance(step, Phase):
+                        self.phase, self.message = step
                     self._changed.set()
                     if not self.short and self.phase != "loading":
-                        if part == "":  # in the middle of a part, for whose end a race waits
-                            self._limit()
+                        if isinstance(step, Phase):  # loading isn't counted
+                            self._until = time.monotonic() + limit(EXPLORING)
+                        if step is Tick.DURING_PART:  # a race waits for the end of the part
+                            self._stop_at_limit()
                         else:
                             self._give_way()
                 if self.stop.is_set():
@@ -159,7 +176,7 @@ class Job(ABC):
         if self.abandoned:
             self.stop.set()
 
-    def _limit(self) -> None:
+    def _stop_at_limit(self) -> None:
         """Stop if the page is gone or the time limit is reached."""
         self._stop_if_left()
         if time.monotonic() > self._until and not self.stop.is_set():
@@ -172,18 +189,16 @@ class Job(ABC):
     def _give_way(self) -> None:
         """Let races run first, but go on after each. Stop if the page is gone or the time limit is reached."""
         phase = self.phase
-        if phase != self._timed:  # loading isn't counted
-            self._timed, self._until = phase, time.monotonic() + limit(EXPLORING)
         while True:
-            self._limit()
+            self._stop_at_limit()
             waits = time.monotonic()
-            goes_on = self.stop.is_set() or self.turns.races.wait_gap(self._races, GLANCE)
+            goes_on = self.stop.is_set() or self.turns.races.wait_gap(self._races_ended, GLANCE)
             self._until += time.monotonic() - waits  # other people's races are not its own time
             if goes_on:
                 break
             self.phase = "waiting"
             self._changed.set()
-        self.phase, self._races = phase, self.turns.races.ended
+        self.phase, self._races_ended = phase, self.turns.races.ended
 
 
 class Jobs:

@@ -13,24 +13,29 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from ctypes import c_ulong
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, TypeVarTuple
 
 from specdiff_core.explorations.base import Exploration
 from specdiff_core.explorations.run import Snapshot
-from specdiff_core.schema.decoder import Decoder, LoadsDrafters, Stop
+from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped, picklable
-from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
 
 from ..temporary import own_folder, sweep
-from .engines import Engines, Loader, Progress, load_engine
-from .exploration import parts
-from .job import BEAT
-from .record import Ask, Update, record
+from .engines import UNCHANGED, Engines, Progress
+from .job import BEAT, Tick
+from .record import Ask, Update
+from .runner import LocalRunner, Runner, load_here
 from .turns import Queue
+
+A = TypeVar("A")
+Ts = TypeVarTuple("Ts")
+Load = Callable[[str, Progress], LocalRunner]
 
 STOP = "stop"
 """Message that ends the current call, if any."""
@@ -41,11 +46,23 @@ STOPS_WITHIN = 20.0
 SILENT = 60
 """Looks, one a second, that find no pulse before a process is killed: something suspended it. Its pulse needs only the
 interpreter, which no pass holds. Looks are counted because a suspended or slow machine delays them as much."""
+HUNG = "stopped responding and was ended."
 HELD = 4
 """Paused explorations that are kept: more than run at once, because abandoned ones never end."""
 
 if TYPE_CHECKING:
+    Method = Callable[["_Served", Callable[[A], None], *Ts], None]
+    """A method of :class:`_Served` that sends answers A."""
+    Call = tuple[Callable[..., None], tuple[Any, ...]]
+    """Such a method, and its arguments behind the function that sends."""
     Pipe = Connection[Any, Any]
+    """To the process a :data:`Call` or :data:`STOP`; from it the answers of the call, then its :class:`End`."""
+
+
+class End(NamedTuple):
+    """The end of a call, perhaps by an exception."""
+
+    error: Exception | None
 
 
 class Remote:
@@ -55,7 +72,7 @@ class Remote:
         load: loads pairs there; must be importable by name.
     """
 
-    def __init__(self, load: Loader = load_engine) -> None:
+    def __init__(self, load: Load = load_here) -> None:
         self._load = load
         self._calls = Queue(1)
         self._child: _Child | None = None
@@ -77,8 +94,8 @@ class Remote:
         if self._child is not None:
             self._child.end(patience)
 
-    def load(self, pair: str, progress: Progress) -> Decoder:
-        """Load ``pair`` in the process: a :class:`~app.run.engines.Loader`."""
+    def load(self, pair: str, progress: Progress) -> RemoteRunner:
+        """Load ``pair`` in the process."""
         child = self._child
         if child is None or not child.alive():
             if self._over:
@@ -86,18 +103,20 @@ class Remote:
             child = self._child = _Child(self._load)
             if self._over:  # meanwhile
                 child.end(0)
-        self.report(progress, child, "load", pair)
-        return RemoteDecoder(self, child, pair)
+        self.report(progress, child, _Served.load, pair)
+        return RemoteRunner(self, child, pair)
 
-    def report(self, progress: Progress, child: _Child, *call: Any) -> None:
+    def report(self, progress: Progress, child: _Child, method: Method[str, *Ts], *args: *Ts) -> None:
         """Report a load's progress; an exception from ``progress`` ends it."""
-        with contextlib.closing(self.ask(child, *call)) as messages:
+        with contextlib.closing(self.ask(child, None, method, *args)) as messages:
             for message in messages:
-                progress(message)
+                progress(UNCHANGED if isinstance(message, Tick) else message)
 
-    def ask(self, child: _Child, *call: Any, stop: Stop | None = None) -> Generator[Any, None, None]:
-        """Call a method of :class:`_Served`: send its name and its arguments, and yield the answers; "" now and then
-        while there is none. ``stop`` ends it at its next pass.
+    def ask(
+        self, child: _Child, stop: Stop | None, method: Method[A, *Ts], *args: *Ts
+    ) -> Generator[A | Tick, None, None]:
+        """Call a method in the process: yield its answers, and ticks while there is none. ``stop`` ends it at its next
+        pass.
 
         Raises:
             Exception: the exception that ended the call, with its traceback as the cause.
@@ -109,41 +128,32 @@ class Remote:
             if stop is not None and stop.is_set():
                 raise Stopped
 
-        answer: Any = None
         with self._calls.turn(check):
             try:
-                child.pipe.send(call)
-                answer = ()
-                for answer in child.answers(stop):
-                    if _is_last(answer):
-                        break
-                    yield answer
+                child.pipe.send((method, args))
+                end = yield from child.answers(stop)
             except (EOFError, OSError) as error:
-                answer = None
                 child.end()
                 if self._over:
                     raise _shutting_down() from None
-                how = (
-                    "stopped responding and was ended."
-                    if child.hangs
-                    else "ended unexpectedly. It may have run out of memory."
-                )
-                raise SpecDiffError(f"The decoding process {how}", hint="Run again to start a new one.") from error
-            finally:
-                if not _is_last(answer):  # the caller left early
-                    child.drain()
-        if answer is not None:
-            raise answer
+                raise SpecDiffError(
+                    f"The decoding process {child.ending}", hint="Run again to start a new one."
+                ) from error
+            except BaseException:  # the caller has left
+                child.drain()
+                raise
+        if end.error is not None:
+            raise end.error
 
 
 class _Child:
     """The process, and the server's end of its pipe."""
 
-    def __init__(self, load: Loader) -> None:
+    def __init__(self, load: Load) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would inherit threads and sockets
         self.pipe, theirs = context.Pipe()
-        self._pulse = context.Value("L", lock=False)  # counts its seconds
-        self.hangs = False  # it was killed because it did not respond
+        self._pulse: c_ulong = context.Value("L", lock=False)  # counts its seconds
+        self.ending = "ended unexpectedly. It may have run out of memory."
         whole = (theirs, load, self._pulse)
         self.process = context.Process(target=_serve, args=whole, name="decode", daemon=True)
         self.process.start()
@@ -167,12 +177,12 @@ class _Child:
         while not wait([self.process.sentinel], 1):
             silent, pulse = silent + 1 if pulse == self._pulse.value else 0, self._pulse.value
             if silent > SILENT:
-                self.hangs = True
+                self.ending = HUNG
                 self.process.kill()
 
-    def answers(self, stop: Stop | None) -> Iterator[Any]:
-        """The answers of the current call as they come, and "" every :data:`BEAT` seconds without one, so that its
-        caller can end it. Forwards the visitor's stop to the process.
+    def answers(self, stop: Stop | None) -> Generator[Any, None, End]:
+        """Yield the answers of the current call as they come, and a tick every :data:`BEAT` seconds without one, so
+        that its caller can leave; return its end. Forwards the visitor's stop to the process.
 
         Raises:
             EOFError: the process has died, or doesn't stop.
@@ -184,10 +194,13 @@ class _Child:
                 stopped_at = time.monotonic()
             answered, now = self.pipe.poll(STOP_CHECK), time.monotonic()
             if not answered and now - stopped_at > STOPS_WITHIN:
-                self.hangs = True
+                self.ending = HUNG
                 raise EOFError("it does not stop")
             if answered or now - yielded > BEAT:
-                yield self.pipe.recv() if answered else ""
+                answer = self.pipe.recv() if answered else Tick.DURING_PART
+                if isinstance(answer, End):
+                    return answer
+                yield answer
                 yielded = time.monotonic()
 
     def drain(self) -> None:
@@ -195,48 +208,38 @@ class _Child:
         with contextlib.suppress(EOFError, OSError):  # it died; the next call reports it
             self.pipe.send(STOP)
             while self.pipe.poll(STOPS_WITHIN):
-                if _is_last(self.pipe.recv()):
+                if isinstance(self.pipe.recv(), End):
                     return
         self.end()
 
 
-class RemoteDecoder:
-    """A pair in the decoding process; a :class:`~specdiff_core.schema.decoder.Decoder`."""
+class RemoteRunner(Runner):
+    """A pair in the decoding process."""
 
     def __init__(self, remote: Remote, child: _Child, pair: str) -> None:
         self._remote, self._child, self._pair = remote, child, pair
 
-    def warm_up(self, config: DecodeConfig, progress: Progress = lambda message: None, threads: int = 0) -> None:
-        """Warm up there."""
-        self._remote.report(progress, self._child, "warm_up", self._pair, config, threads)
+    def prepare(self, config: DecodeConfig, progress: Progress, threads: int) -> None:
+        self._remote.report(progress, self._child, _Served.prepare, self._pair, config, threads)
 
-    def race(self, ask: Ask, now: Update, *, stop: Stop) -> Generator[Update, None, None]:
-        """Race there, into a trace file: a :class:`~app.run.record.Races`."""
-        yield from self._remote.ask(self._child, "race", self._pair, ask, now, stop=stop)
+    def race(self, ask: Ask, now: Update, stop: Stop) -> Iterator[Update | Tick]:
+        return self._remote.ask(self._child, stop, _Served.race, self._pair, ask, now)
 
-    def decode(self, prompt: str, config: DecodeConfig, *, stop: Stop | None = None, **options: Any) -> Iterator[Event]:
-        """Yield the events of one decode."""
-        answers = self._remote.ask(self._child, "decode", self._pair, prompt, config, options, stop=stop)
-        yield from filter(None, answers)
-
-    def load_drafter(self, drafter: str, progress: Progress) -> None:
-        """Load a drafter there: a :class:`~specdiff_core.schema.decoder.LoadsDrafters`."""
-        self._remote.report(progress, self._child, "load_drafter", self._pair, drafter)
-
-    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot | str]:
-        """An exploration, part by part, and "" now and then during a part; other runs may decode between two parts."""
+    def explore(self, exploration: Exploration, stop: Stop) -> Iterator[Snapshot | Tick]:
+        """Between two parts other runs may decode."""
         new: Exploration | None = exploration
         number, over = next(self._remote.numbers), False
         while not over:
-            for answer in self._remote.ask(self._child, "explore", self._pair, new, number, stop=stop):
-                if answer == "":
-                    yield ""
-            yield answer  # the part, once the call has ended
+            for answer in self._remote.ask(self._child, stop, _Served.explore, self._pair, new, number):
+                if isinstance(answer, Tick):
+                    yield answer
+            assert isinstance(answer, Snapshot), "each call measures a part"
+            yield answer  # once the call has ended
             new, over = None, answer.over
 
 
-def engines_elsewhere(load: Loader = load_engine) -> Engines:
-    """The default factory with its pairs in a decoding process."""
+def engines_elsewhere(load: Load = load_here) -> Engines:
+    """Engines whose pairs are in a decoding process."""
     remote = Remote(load)
     return Engines(remote.load, alive=remote.alive)
 
@@ -245,41 +248,36 @@ def _shutting_down() -> SpecDiffError:
     return SpecDiffError("The server is shutting down.", hint="Reload the page once it is running again.")
 
 
-def _is_last(answer: Any) -> bool:
-    return answer is None or isinstance(answer, Exception)
-
-
-def _serve(connection: Pipe, load: Loader, pulse: Any) -> None:
-    """Main function of the process: answer calls until the server is gone. Each ends with None or
-    the exception that it raised."""
+def _serve(connection: Pipe, load: Load, pulse: c_ulong) -> None:
+    """Main function of the process: answer calls until the server is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group: the server's end ends this process
         signal.signal(number, signal.SIG_IGN)
     tempfile.tempdir = str(own_folder())  # if this process is killed, the server removes it
-    calls: SimpleQueue[Any] = SimpleQueue()
+    calls: SimpleQueue[Call | None] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, calls, stop), name="listen", daemon=True).start()
     threading.Thread(target=_beat, args=(pulse,), name="beat", daemon=True).start()
-    served = _Served(connection, stop, load)
+    served = _Served(stop, load)
     with contextlib.suppress(OSError):  # the server is gone
         while (call := calls.get()) is not None:
-            last: Any = None
+            method, args = call
+            end = End(None)
             try:
-                for value in getattr(served, call[0])(*call[1:]) or ():
-                    connection.send(value)
+                method(served, connection.send, *args)
             except Exception as error:  # raised again in the server
-                last = picklable(error)
-            connection.send(last)
+                end = End(picklable(error))
+            connection.send(end)
 
 
-def _beat(pulse: Any) -> None:
+def _beat(pulse: c_ulong) -> None:
     """Show that the process runs, whatever its call does."""
     never = threading.Event()
     while not never.wait(1):
         pulse.value += 1
 
 
-def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) -> None:
-    """Receive calls, and :data:`STOP` for the call before it."""
+def _listen(connection: Pipe, calls: SimpleQueue[Call | None], stop: threading.Event) -> None:
+    """Receive calls, and :data:`STOP` for the call before it; None once the server is gone."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             received = connection.recv()
@@ -293,47 +291,40 @@ def _listen(connection: Pipe, calls: SimpleQueue[Any], stop: threading.Event) ->
 
 
 class _Served:
-    """The loaded pairs and current explorations. Methods may return answers for the server."""
+    """The loaded pairs and current explorations. Each method gets a function that sends an answer to the server."""
 
-    def __init__(self, connection: Pipe, stop: threading.Event, load: Loader) -> None:
-        self._connection, self._stop, self._load = connection, stop, load
-        self._loaded: dict[str, Decoder] = {}
+    def __init__(self, stop: threading.Event, load: Load) -> None:
+        self._stop, self._load = stop, load
+        self._loaded: dict[str, LocalRunner] = {}
         self._parts: dict[int, Iterator[Snapshot]] = {}  # by number, last used last
 
-    def load(self, pair: str) -> None:
-        """Load a pair, sending its progress."""
-        self._loaded[pair] = self._load(pair, self._report)
+    def load(self, send: Progress, pair: str) -> None:
+        """Load a pair."""
+        self._loaded[pair] = self._load(pair, partial(self._report, send))
 
-    def load_drafter(self, pair: str, drafter: str) -> None:
-        """Load a drafter of a loaded pair, sending its progress."""
-        cast(LoadsDrafters, self._loaded[pair]).load_drafter(drafter, self._report)
+    def prepare(self, send: Progress, pair: str, config: DecodeConfig, threads: int) -> None:
+        """Load a drafter of a loaded pair, and warm it up."""
+        self._loaded[pair].prepare(config, partial(self._report, send), threads)
 
-    def warm_up(self, pair: str, config: DecodeConfig, threads: int) -> None:
-        """Warm up a loaded pair, sending its progress."""
-        self._loaded[pair].warm_up(config, self._report, threads)
+    def race(self, send: Callable[[Update], None], pair: str, ask: Ask, now: Update) -> None:
+        """Race with a loaded pair."""
+        for update in self._loaded[pair].race(ask, now, self._stop):
+            send(update)
 
-    def race(self, pair: str, ask: Ask, now: Update) -> Iterator[Update]:
-        """Record a race."""
-        return record(self._loaded[pair], ask, now, self._stop)
-
-    def decode(self, pair: str, prompt: str, config: DecodeConfig, options: dict[str, Any]) -> Iterator[Event]:
-        """The events of one decode; ``options`` go to the decoder, besides the stop event."""
-        return self._loaded[pair].decode(prompt, config, stop=self._stop, **options)
-
-    def explore(self, pair: str, new: Exploration | None, number: int) -> Iterator[Snapshot]:
-        """Yield the next part of an exploration, a ``new`` one or the one of that number. Between
+    def explore(self, send: Callable[[Snapshot], None], pair: str, new: Exploration | None, number: int) -> None:
+        """Measure the next part of an exploration, a ``new`` one or the one of that number. Between
         two parts the process can answer other calls."""
-        running = self._parts.pop(number, None) if new is None else parts(self._loaded[pair], new, self._stop)
-        if running is None:
+        parts = self._parts.pop(number, None) if new is None else self._loaded[pair].explore(new, self._stop)
+        if parts is None:
             raise SpecDiffError("This exploration has ended.", hint="Run it again.")
         while len(self._parts) >= HELD:
             del self._parts[next(iter(self._parts))]
-        snapshot = next(running)
+        snapshot = next(parts)
         if not snapshot.over:
-            self._parts[number] = running
-        yield snapshot
+            self._parts[number] = parts
+        send(snapshot)
 
-    def _report(self, message: str) -> None:
+    def _report(self, send: Progress, message: str) -> None:
         if self._stop.is_set():
             raise Stopped
-        self._connection.send(message)
+        send(message)

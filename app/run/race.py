@@ -13,7 +13,7 @@ from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.trace import read_trace
 
 from ..content.error_cards import ErrorCard, card
-from .job import LOG, Job
+from .job import LOG, Job, Phase, Tick
 from .kept import KEPT_RUNS, address
 from .record import Ask, Decode, Update
 from .turns import SHARES
@@ -34,23 +34,23 @@ class Race(Job):
         self.reason: ErrorCard | None = None  # why the server stopped it
         LOG.info("run %s: %s", self.run, ", ".join(ask.plan), extra={"run": self.run})
 
-    def work(self) -> Iterator[object]:
+    def work(self) -> Iterator[Phase | Tick]:
         try:
-            updates = self._decode(self.ask, self.stop)
+            steps = self._decode(self.ask, self.stop)
             growing = KEPT_RUNS.growing(self.ask.trace, self.visitor)
-            with growing, ExitStack() as stack, closing(updates):
+            with growing, ExitStack() as stack, closing(steps):
                 check: Callable[[], None] | None = None
-                for update in updates:
-                    if isinstance(update, Update):
-                        self.now, self.phase = update, update.phase
-                    if check is None and self.phase == "racing":
+                for step in steps:
+                    if isinstance(step, Update):
+                        self.now = step
+                    elif isinstance(step, Phase) and step.name == "racing":
                         check = stack.enter_context(SHARES.of(self.visitor, lambda: self.now.tokens))
                     if check and not self.stop.is_set():
                         try:
                             check()
                         except SpecDiffError as error:
                             self._end(error)
-                    yield update
+                    yield step if isinstance(step, Phase) else Tick.DURING_PART
         except SpecDiffError as error:  # the GPU time is used up, or the visitor's share was
             self._end(error)
 
@@ -64,7 +64,7 @@ class Race(Job):
     def progress(self) -> dict[str, Any]:
         """What it waits for, and the trace file; of a block also how many of its sizes it has begun."""
         return {
-            "phase": self.now.phase,
+            "phase": self.phase,
             "message": self.message,
             "trace": address(self.ask.trace) if self.now.size else None,  # once there is a file
             **({"parts": [len(self.now.events), len(self.ask.plan)]} if self.ask.block else {}),

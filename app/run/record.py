@@ -1,24 +1,21 @@
 """Decode a race on one clock, into one growing trace file.
 
-The decoding process (on ZeroGPU, the worker) appends each event to the file as it happens, and the
-page reads the file while it grows. What this yields only says what the race waits for, and how far it is.
+A :class:`~app.run.runner.Runner` appends each event to the file as it happens, and the page reads the file while it
+grows. What this yields only says what the race waits for, and how far it is.
 """
 
 from __future__ import annotations
 
 import errno
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
-from specdiff_core.measure.block import redraft, staged_round, window_settings
-from specdiff_core.measure.race import Step, race
+from specdiff_core.measure.block import staged_round, window_settings
+from specdiff_core.measure.race import Step
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped
 from specdiff_core.schema.events import Committed, Failed, Finished
@@ -29,6 +26,7 @@ from specdiff_core.schema.trace import event_line, header_line, read_trace
 from ..content.error_cards import ErrorCard, card, new_run_id
 from .engines import Factory, with_progress
 from .gpu import gpu_seconds, on_gpu
+from .job import Phase, Tick
 from .kept import KEPT_RUNS, storing
 
 REPORT = 0.5
@@ -74,7 +72,6 @@ class Ask:
 class Update:
     """Progress of a race."""
 
-    phase: str = "loading"  # then racing
     size: int = 0  # bytes of the trace file, up to the end of a line
     tokens: int = 0  # new tokens of all lanes
     events: dict[str, int] = field(default_factory=dict)  # by lane
@@ -98,45 +95,23 @@ def append(trace: Path, now: Update, run: str, steps: Iterable[Step]) -> Iterato
                 raise OSError(errno.ENOSPC, "the disk is full")
             tokens = now.tokens + (len(event.ids) if isinstance(event, Committed) else 0)
             events = {**now.events, lane: now.events.get(lane, 0) + 1}
-            now = Update("racing", now.size + len(line), tokens, events, failures)
+            now = Update(now.size + len(line), tokens, events, failures)
             if time.monotonic() - reported >= REPORT:
                 yield now
                 reported = time.monotonic()
-    yield replace(now, phase="racing")
+    yield now
 
 
-@runtime_checkable
-class Races(Protocol):
-    """A decoder that races in its own process, and writes the trace there (``RemoteDecoder``)."""
-
-    def race(self, ask: Ask, now: Update, *, stop: Stop) -> Iterator[Update]:
-        """As :func:`record`."""
-
-
-def record(decoder: Decoder, ask: Ask, now: Update, stop: Stop) -> Iterator[Update]:
-    """Race the lanes of ``ask`` that have not failed, or draft its block again, and append the events to its trace."""
-    write = partial(append, ask.trace, now, ask.run)
-    if ask.block is not None:
-        drafted = read_trace(ask.block).lanes[DRAFTED]
-        again = redraft(decoder, drafted, stop=stop, threads=ask.threads)
-        return write(takewhile(lambda _: not stop.is_set(), again))
-    lanes = {lane: config for lane, config in ask.plan.items() if lane not in now.failures}
-    engine: Any = decoder
-    rendered = engine.rendered(ask.prompt, next(iter(ask.plan.values()))) if ask.servers else ""
-    options: dict[str, Any] = {"stop": stop, "threads": ask.threads, "others": ask.servers, "rendered": rendered}
-    return write(race(decoder, ask.prompt, lanes, **options))
-
-
-Decode = Callable[[Ask, threading.Event], Generator["Update | str", None, None]]
-"""Decodes a race: yields updates, and messages while something loads."""
+Decode = Callable[[Ask, Stop], Generator[Phase | Update | Tick, None, None]]
+"""Decodes a race: yields its phases, updates, and ticks between two updates, so that limits can be checked."""
 
 
 def decoding(factory: Factory) -> Decode:
-    """A function that decodes races on the engines of ``factory``, on ZeroGPU in a worker."""
+    """A function that decodes races on the runners of ``factory``, on ZeroGPU in a worker."""
     return on_gpu(lambda ask, stop: gpu_seconds(ask.plan))(partial(_decode, factory))
 
 
-def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Update | str, None, None]:
+def _decode(factory: Factory, ask: Ask, stop: Stop) -> Generator[Phase | Update | Tick, None, None]:
     """Load what the lanes need, then decode them. A failing lane does not end the others.
 
     Raises:
@@ -145,26 +120,25 @@ def _decode(factory: Factory, ask: Ask, stop: threading.Event) -> Generator[Upda
     with storing():
         now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
     failures: dict[str, Exception] = {}
-    engine: Decoder | None = None
     yield now
     with suppress(Stopped):
         for lane, config in ask.plan.items():
             try:
-                engine = yield from with_progress(partial(factory, config.pair, config.drafter), stop)
+                runner = yield from with_progress(partial(factory, config.pair, config.drafter), stop)
             except Exception as error:
                 if lane == BASELINE or isinstance(error, Stopped):  # the others need not be loaded
                     raise
                 failures[lane] = error
         if failures and all(lane in failures for lane in ask.plan if lane != BASELINE):
             raise next(iter(failures.values()))
-        assert engine is not None, "vanilla was loaded"
         *_, now = append(ask.trace, now, ask.run, failures.items())
         yield now
+        yield Phase("racing", "Decoding")
         try:
-            racing = engine.race(ask, now, stop=stop) if isinstance(engine, Races) else record(engine, ask, now, stop)
-            for update in racing:
-                now = update or now  # "" is none, and lets the limits be checked
-                yield now
+            for step in runner.race(ask, now, stop):
+                if isinstance(step, Update):
+                    now = step
+                yield step
         except Exception as error:  # it ended all lanes: the decoding process died, or the disk is full
             if isinstance(error, Stopped) or not ask.trace.exists():  # its folder was removed
                 raise

@@ -38,83 +38,83 @@ class Rooms:
         self._lock = Lock()
         self._rooms: dict[str, _Room] = {}
 
-    def open(self, room: str, question: str, key: str, revealed: bool = False) -> bool:
+    def open(self, code: str, question: str, key: str, revealed: bool = False) -> bool:
         """Open a room, unless it is open, and show a question there, perhaps with its answer; whether ``key`` is the
         room's. Ignores malformed names, and further rooms where all are in use."""
-        if not (CODE.fullmatch(room) and QUESTION.fullmatch(question) and KEY.fullmatch(key)):
-            return room not in self._rooms
+        if not (CODE.fullmatch(code) and QUESTION.fullmatch(question) and KEY.fullmatch(key)):
+            return code not in self._rooms
         with self._lock:
-            if room not in self._rooms and len(self._rooms) >= ROOMS:
+            if code not in self._rooms and len(self._rooms) >= ROOMS:
                 now = self._clock()
                 in_use = {  # -> when it was last shown
-                    name: (max(kept.seen.values(), default=-PRESENT) > now - PRESENT and now - kept.at < IDLE, kept.at)
-                    for name, kept in self._rooms.items()
+                    name: (max(room.seen.values(), default=-PRESENT) > now - PRESENT and now - room.at < IDLE, room.at)
+                    for name, room in self._rooms.items()
                 }
                 least = min(in_use, key=in_use.__getitem__)
                 if in_use[least][0]:
                     return True
                 del self._rooms[least]
-            kept = self._rooms.setdefault(room, _Room(key))
-            if kept.key != key:
+            room = self._rooms.setdefault(code, _Room(key))
+            if room.key != key:
                 return False
-            kept.shown, kept.at, kept.closed = (question, revealed), self._clock(), False
-            if question not in kept.votes and len(kept.votes) >= QUESTIONS:  # voters may have named any
-                del kept.votes[min(kept.votes, key=lambda name: len(kept.votes[name]))]
-            kept.votes.setdefault(question, {})
+            room.shown, room.at, room.closed = (question, revealed), self._clock(), False
+            if question not in room.votes and len(room.votes) >= QUESTIONS:  # voters may have named any
+                del room.votes[min(room.votes, key=lambda name: len(room.votes[name]))]
+            room.votes.setdefault(question, {})
             return True
 
-    def shown(self, room: str) -> tuple[str, bool]:
+    def shown(self, code: str) -> tuple[str, bool]:
         """The question that a room's projector shows, and whether its answer is revealed; "" if there is no such
         room."""
-        kept = self._rooms.get(room)
-        return kept.shown if kept else ("", False)
+        room = self._rooms.get(code)
+        return room.shown if room else ("", False)
 
-    def join(self, room: str, voter: str) -> None:
+    def join(self, code: str, voter: str) -> None:
         """Note that a page is present in an open room; ignores malformed names and pages beyond the limit."""
         with self._lock:
-            kept = self._open(room)
-            if kept and VOTER.fullmatch(voter) and (voter in kept.seen or len(kept.seen) < VOTERS):
-                kept.seen[voter] = self._clock()
+            room = self._open(code)
+            if room and VOTER.fullmatch(voter) and (voter in room.seen or len(room.seen) < VOTERS):
+                room.seen[voter] = self._clock()
 
-    def present(self, room: str, question: str) -> int:
+    def present(self, code: str, question: str) -> int:
         """How many pages are present in a room or have answered the question."""
         with self._lock:
-            kept, since = self._rooms.get(room), self._clock() - PRESENT
-            if kept is None:
+            room, since = self._rooms.get(code), self._clock() - PRESENT
+            if room is None:
                 return 0
-            return len({voter for voter, at in kept.seen.items() if at >= since} | kept.votes.get(question, {}).keys())
+            return len({voter for voter, at in room.seen.items() if at >= since} | room.votes.get(question, {}).keys())
 
-    def close(self, room: str, key: str) -> bool:
+    def close(self, code: str, key: str) -> bool:
         """Close a room whose presentation has ended, if ``key`` is the room's; its counts stay for :meth:`open`."""
         with self._lock:
-            kept = self._rooms.get(room)
-            if kept and kept.key == key:
-                kept.closed = True
-            return kept is None or kept.key == key
+            room = self._rooms.get(code)
+            if room and room.key == key:
+                room.closed = True
+            return room is None or room.key == key
 
-    def guess(self, room: str, question: str, voter: str, option: int) -> bool:
+    def guess(self, code: str, question: str, voter: str, option: int) -> bool:
         """Count a choice; whether it could be counted: names have a form, and a room is open and has limits."""
         if not (QUESTION.fullmatch(question) and VOTER.fullmatch(voter) and 0 <= option < OPTIONS):
             return False
         with self._lock:
-            kept = self._open(room)
-            if kept is None or (question not in kept.votes and len(kept.votes) >= QUESTIONS):
+            room = self._open(code)
+            if room is None or (question not in room.votes and len(room.votes) >= QUESTIONS):
                 return False
-            voters = kept.votes.setdefault(question, {})
+            voters = room.votes.setdefault(question, {})
             if voter not in voters and len(voters) >= VOTERS:
                 return False
             voters.setdefault(voter, option)
         return True
 
-    def counts(self, room: str, question: str) -> list[int] | None:
+    def counts(self, code: str, question: str) -> list[int] | None:
         """How many chose each option, up to the last chosen one; None if the room isn't open."""
         with self._lock:
-            kept = self._open(room)
-            if kept is None:
+            room = self._open(code)
+            if room is None:
                 return None
-            chosen = [*kept.votes.get(question, {}).values()]
+            chosen = [*room.votes.get(question, {}).values()]
         return [chosen.count(option) for option in range(1 + max(chosen, default=-1))]
 
-    def _open(self, room: str) -> _Room | None:
-        kept = self._rooms.get(room)
-        return None if kept is None or kept.closed else kept
+    def _open(self, code: str) -> _Room | None:
+        room = self._rooms.get(code)
+        return None if room is None or room.closed else room

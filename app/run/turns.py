@@ -85,7 +85,7 @@ class Queue:
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
         self._changed = threading.Condition()
-        self._jobs: dict[object, float] = {}  # when its turn began; 0.0: it waits
+        self._jobs: dict[object, float | None] = {}  # when its turn began; None: it waits
         self._seconds: deque[float] = deque(maxlen=EARLIER)  # that earlier turns took
         self.ended = 0  # turns so far
         self.closed = False  # no turn begins any more
@@ -105,7 +105,7 @@ class Queue:
         with self._changed:
             if len(self._jobs) >= self.at_once + MOST_WAITING:
                 raise QueueFull(f"{MOST_WAITING} runs are waiting on this server.", hint="Try again in a minute.")
-            self._jobs[job] = 0.0
+            self._jobs[job] = None
         try:
             position = self._position(job, 0)
             while position is not None:
@@ -118,7 +118,7 @@ class Queue:
             self._seconds.append(time.monotonic() - began)
         finally:
             with self._changed:
-                self.ended += self._jobs.pop(job) > 0
+                self.ended += self._jobs.pop(job) is not None
                 self._changed.notify_all()
 
     def _position(self, job: object, seconds: float) -> QueuePosition | None:
@@ -135,7 +135,7 @@ class Queue:
             return None
         mean, now = statistics.fmean(self._seconds), time.monotonic()
         running = [*self._jobs.values()][: self.at_once]
-        ends = [max(0.0, mean - (now - began if began else 0.0)) for began in running]
+        ends = [mean if began is None else max(0.0, mean - (now - began)) for began in running]
         heapq.heapify(ends)
         for _ in range(number):
             last = mean + heapq.heapreplace(ends, mean + ends[0])

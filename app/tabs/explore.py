@@ -19,7 +19,6 @@ from ..content.recordings import answers
 from ..controls import QUIET, described, offered, part, start_job
 from ..links import COMPARE, EXPLORE
 from ..run import exploration
-from ..run.engines import Factory
 
 RECORDED = {tab: ASSETS / tab for tab in (EXPLORE, COMPARE)}
 NAMES = {EXPLORE: "Questions", COMPARE: "Comparison of methods"}
@@ -68,15 +67,14 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
     }
 
 
-def explore_tab(tab: str, factory: Factory, script: str) -> None:
+def explore_tab(tab: str, measure: exploration.Explore, script: str) -> None:
     """Fill a tab. Call inside ``gr.Tab``.
 
     Args:
         tab: its name (:attr:`~specdiff_core.explorations.base.Exploration.tab`).
-        factory: creates decoders, the same as for the other tabs.
+        measure: runs its explorations.
         script: mounts its part of the page (:func:`app.scripts.mount`).
     """
-    measure = exploration.exploring(factory)
 
     def explore(asked: gr.EventData) -> Iterator[str]:
         yield from exploration.stream(measure, getattr(asked, "request", ""))

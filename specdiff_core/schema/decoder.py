@@ -1,9 +1,9 @@
-"""Protocols of an engine."""
+"""Protocols of what decodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from specdiff_core.schema.events import Event
 from specdiff_core.schema.settings import DecodeConfig
@@ -45,16 +45,4 @@ class Decoder(Protocol):
             threads: CPU threads of this decode; None or 0: as many as were quickest when last tried; −1:
                 one fewer, which leaves a core to a browser on this machine.
             after: ids behind the prompt, from which the run continues.
-        """
-
-
-@runtime_checkable
-class LoadsDrafters(Protocol):
-    """A decoder that loads drafters on request."""
-
-    def load_drafter(self, drafter: str, progress: Callable[[str], None]) -> None:
-        """Load ``drafter`` if it isn't loaded. An exception from ``progress`` ends a download.
-
-        Raises:
-            SpecDiffError: it cannot be loaded, or there is none of that name.
         """
