@@ -135,10 +135,10 @@ def part(name: str, place: str, classes: str = "sd", **more: Any) -> gr.HTML:
 
 
 def start_job(submit: Any, run: Callable[..., Iterator[str]], player: gr.HTML, tab: str) -> None:
-    """Let an event of a tab's player start a job, show its frames there, and call ``job.eventEnded`` at the end."""
+    """Let an event of a tab's player start a job, show its frames there, and call ``job.gradioDone`` at the end."""
     event = submit(run, None, player, trigger_mode="once", **UNLIMITED)
     for over in (event.then, event.failure):  # together they cover every end
-        over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.job.eventEnded()", **UNLIMITED)
+        over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.job.gradioDone()", **UNLIMITED)
 
 
 def check_prompt(prompt: object) -> str:

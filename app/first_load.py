@@ -31,7 +31,7 @@ from .content.html import json_for_script
 
 STATIC = Path(__file__).resolve().parent / "static"
 MODULES = "modules.js"
-FIRST = "sd/app.js"
+FIRST = "sd/player_tab.js"
 """The module of the first tab."""
 PLOTLY = Path(plotly.__file__).resolve().parent / "package_data" / "plotly.min.js"
 PACKERS: dict[str, Callable[[bytes], bytes]] = {

@@ -71,7 +71,7 @@ def build(
                     players[tab] = part(
                         "Race player",
                         f"{tab}-player",
-                        js_on_load=scripts.mount("app.js", options),
+                        js_on_load=scripts.mount("player_tab.js", options),
                         elem_classes=["sd-player"],
                         server_functions=[controls.checking(PLANNED[tab].plan), controls.offered],
                     )

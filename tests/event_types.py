@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from app import links, routes, unfurl
-from app.content import predictions
+from app.content import measured
 from app.content.formulas import Formula
 from app.content.workshop import CheckAnswer, Lesson, Watch
 from app.run import kept
 from specdiff_core.explorations.base import Board, Report, Switch
 from specdiff_core.explorations.figures import Figure, Slider
-from specdiff_core.schema import events, settings, summary, trace
+from specdiff_core.schema import events, methods, settings, summary, trace
 
 STATE = Path(__file__).resolve().parent.parent / "app" / "static" / "state"
 FILE, SHARED = STATE / "events.d.ts", STATE / "declared.js"
@@ -64,8 +64,20 @@ def declarations() -> str:
             lines.append(f"  {item.name}{'' if item.required or not omits else '?'}: {_type(hints[item.name])};")
         lines.append("}")
     lines.append(f"export type Event = {' | '.join(member.__name__ for member in members)};")
+    lines.append("export type TestKinds = Record<Test['kind'], TestKind>;")
     lines.append(f"export type TabName = {' | '.join(map(repr, links.TABS))};")
     return "\n".join(lines) + "\n"
+
+
+def _literal(value: Any, indent: str = "") -> str:
+    """A value as JavaScript; what is too long for a line takes several."""
+    text = json.dumps(value, ensure_ascii=False)
+    if (len(indent + text) < 100 and (indent or not isinstance(value, dict))) or isinstance(value, str):
+        return text
+    inner = f"{indent} "
+    if not isinstance(value, dict):
+        return "[\n" + "".join(f"{inner}{_literal(item, inner)},\n" for item in value) + f"{indent}]"
+    return "{\n" + "".join(f"{inner}{key}: {_literal(item, inner)},\n" for key, item in value.items()) + f"{indent}}}"
 
 
 def shared() -> str:
@@ -82,17 +94,16 @@ def shared() -> str:
         )
     }
     constants = {
+        "BASELINE": ("string", methods.BASELINE),
+        "DRAFTED": ("string", methods.DRAFTED),
         "SCHEMA": ("number", events.SCHEMA),
         "MAX_BYTES": ("number", trace.MAX_BYTES),
         "ENOUGH": ("number", summary.ENOUGH),
         "END": ("string", events.END),
         "CONTROL": ("string", events.CONTROL),
         "DEFAULTS": ("Record<string, object>", defaults),
-        "TEST_KINDS": (
-            "Record<import('./events.d.ts').Test['kind'], import('./events.d.ts').TestKind>",
-            settings.TEST_KINDS,
-        ),
-        "SAMPLING": ("Record<string, unknown>", predictions.SAMPLING),
+        "TEST_KINDS": ("import('./events.d.ts').TestKinds", settings.TEST_KINDS),
+        "SAMPLING": ("Record<string, unknown>", measured.SAMPLING),
         "EARLY": ("number", summary.EARLY),
         "LEAD": ("string", unfurl.LEAD),
         "LONGEST_LINK": ("number", routes.LONGEST_LINK),
@@ -102,12 +113,7 @@ def shared() -> str:
     }
     lines = ["// deno-fmt-ignore-file", "// Made by `python -m tests.event_types`.", ""]
     for name, (hint, value) in constants.items():
-        plain = msgspec.to_builtins(value)
-        text = json.dumps(plain, ensure_ascii=False)
-        if isinstance(plain, dict):
-            rows = (f"  {key}: {json.dumps(row, ensure_ascii=False)},\n" for key, row in plain.items())
-            text = f"{{\n{''.join(rows)}}}"
-        lines.append(f"export const {name} = /** @type {{{hint}}} */ ({text});")
+        lines.append(f"export const {name} = /** @type {{{hint}}} */ ({_literal(msgspec.to_builtins(value))});")
     return "\n".join(lines) + "\n"
 
 

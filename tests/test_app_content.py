@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.content import evidence, formulas, scenes, symbols, workshop
 from app.content.examples import OPENING
 from app.content.html import element, escape, json_for_script
-from app.content.predictions import typical
+from app.content.measured import measured
 from app.content.workshop import CLOSING, WORKSHOP
 from app.first_load import STATIC
 from specdiff_core.drafters import base
@@ -298,13 +298,13 @@ def test_the_teachers_guide_has_every_lesson_and_the_key(tmp_path: Path) -> None
     assert workshop.guide() in workshop.section() and workshop.guide(tmp_path / "missing.md") == ""
 
 
-# ---- what is typical ----
+# ---- recorded speed-ups ----
 
 
-def test_what_is_typical_is_one_statistic_and_was_measured(tmp_path: Path) -> None:
+def test_recorded_speedups_are_one_statistic_and_were_measured(tmp_path: Path) -> None:
     """A mean over prompts with its interval, of the opening preset's races as of the rows of the comparison; without
     results there is none."""
-    known = typical(ASSETS / "traces", ASSETS / "explore", ASSETS / "compare")
+    known = measured(ASSETS / "traces", ASSETS / "explore", ASSETS / "compare")
     opening = BenchSetting.of_config(OPENING)
     races = []
     for path in (ASSETS / "traces").glob("*.jsonl.gz"):
@@ -323,7 +323,7 @@ def test_what_is_typical_is_one_statistic_and_was_measured(tmp_path: Path) -> No
         for row in evidence.answer(stem).rows
         if row["flavour"] == "mean" and row["method"] != "vanilla"
     ]
-    measured = {
+    shipped = {
         (pair, row["temperature"], *(round(row[x], 3) for x in ("speedup", "low", "high"))) for pair, row in rows
     }
     compared = [one for one in known if "comparison" in one["about"]]
@@ -333,7 +333,7 @@ def test_what_is_typical_is_one_statistic_and_was_measured(tmp_path: Path) -> No
         for cells in one["cells"].values()
         for cell in cells
     }
-    assert found == measured
+    assert found == shipped
     (tmp_path / "compare.json").write_text("{", encoding="utf-8")
     (tmp_path / "cut.jsonl.gz").write_bytes(b"\x1f\x8b")
-    assert typical(tmp_path, tmp_path, tmp_path) == []
+    assert measured(tmp_path, tmp_path, tmp_path) == []

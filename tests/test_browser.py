@@ -476,7 +476,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         page.click("#live-stage .sd-source button:has-text('Link to this moment')")
         page.wait_for_function("location.search.includes('at=score')")
         link = page.url
-        files = page.evaluate(f"{app('live')}.recordings.map(({{url}}) => url.split('/').pop())")
+        files = page.evaluate(f"{app('live')}.options.recordings.map(({{url}}) => url.split('/').pop())")
     late = (  # the controls speak while the recording is on its way; asked for twice, it arrives later still
         "const get = window.fetch; const pause = (ms) => new Promise((next) => setTimeout(next, ms)); let asked = 0;"
         "window.fetch = async (...words) => { const url = String(words[0]);"

@@ -145,10 +145,10 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         assert page.locator(".sd-exp .sd-card").is_hidden()
         again = f"""() => {{
             const {{ job }} = {EXPLORE};
-            const {{ ended }} = job;
-            job.ended = (...end) => {{
-                delete job.ended;
-                ended.apply(job, end);
+            const {{ end }} = job;
+            job.end = (...ending) => {{
+                delete job.end;
+                end.apply(job, ending);
                 queueMicrotask(() => {EXPLORE}.lesson.run({{ watch: {{ query: {{ runs: 202 }} }} }}));
             }};
             job.press('run');

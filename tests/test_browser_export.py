@@ -134,7 +134,7 @@ def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict
             page.evaluate(f"{app('race')}.job.card.hide()")
             choose_file(page, "other.jsonl", b"\n".join(one.replace(name, b'"other":') for one in lines))
             page.wait_for_selector("#race .sd-card:visible :text('This trace cannot be shown')")
-        page.evaluate(f"{app('race')}.showRecording({app('race')}.recordings[0])")
+        page.evaluate(f"{app('race')}.showRecording({app('race')}.options.recordings[0])")
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.source === 'recording'")
         assert page.locator("#race .sd-card").is_hidden() and page.is_visible("#race .sd-lane")
 

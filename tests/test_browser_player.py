@@ -42,7 +42,7 @@ def loaded(browser: Any, address: str) -> Iterator[Any]:
         yield page
 
 
-OPEN = f"document.activeElement.blur(); {LIVE}.showRecording({LIVE}.recordings[0])"
+OPEN = f"document.activeElement.blur(); {LIVE}.showRecording({LIVE}.options.recordings[0])"
 
 
 @pytest.fixture
@@ -334,14 +334,16 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     page.wait_for_selector("#race-player .sd-card:visible")
     assert page.locator("#race-player .sd-lane").count() == 1, "what was shown stays"
 
-    first = f"{RACE}.state.formSettings = ''; {RACE}.form.settings.take({RACE}.recordings[0].settings)"
+    first = f"{RACE}.state.formSettings = ''; {RACE}.form.settings.take({RACE}.options.recordings[0].settings)"
     page.evaluate(
         f"(url) => {{ {RACE}.staging.chosen = false; window.specdiff.openRace({{ url }}); {first}; }}",
         url,
     )
     page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.length === 3")
-    calls = page.evaluate(f"() => {{ const {{ calls }} = {RACE}.job; {first}; return {RACE}.job.calls - calls; }}")
-    assert not calls, "nothing else is fetched"
+    requests = page.evaluate(
+        f"() => {{ const {{ requests }} = {RACE}.job; {first}; return {RACE}.job.requests - requests; }}"
+    )
+    assert not requests, "nothing else is fetched"
     page.evaluate(  # of several recordings the last is shown, also if the first one arrives later
         "(url) => { const { fetch } = window; let asked = 0; window.fetch = async (...words) => {"
         " const late = !asked++ && new Promise((done) => { window.arrive = done; });"

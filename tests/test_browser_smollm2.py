@@ -87,7 +87,8 @@ def test_it_opens_on_a_recording_and_models_have_examples(browser: Any, lab: Vis
         )
         says(page, "#live-about", "SmolLM2")
         assert not overflows(page)
-        first, other = (f"{LIVE}.recordings.find((one) => one.settings.includes('pair={name}&'))" for name in EXAMPLES)
+        find = f"{LIVE}.options.recordings.find"
+        first, other = (f"{find}((one) => one.settings.includes('pair={name}&'))" for name in EXAMPLES)
         page.evaluate(f"{LIVE}.showRecording({other})")
         page.wait_for_selector("#live-about", state="hidden")  # another model is on the stage
         page.evaluate(f"{LIVE}.showRecording({first})")

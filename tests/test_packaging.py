@@ -123,7 +123,7 @@ def test_the_page_is_served_from_another_folder(installed: Installed) -> None:
     with installed.page() as url:
         assert "SpecDiff" in httpx.get(url).text
         files = [
-            installed.site / "specdiff_page/static/app.js",
+            installed.site / "specdiff_page/static/player_tab.js",
             *(installed.site / "specdiff_core/assets/traces").glob("*.gz"),
         ]
         for file in files[:2]:

@@ -1,33 +1,33 @@
-// What the buttons of a player do.
+// What the buttons of the Live and the Race tab do.
 
 import { fileOf } from './staging.js';
 import { giveLink, say } from './views/link.js';
 import { save } from './run_links.js';
-import { visit } from './page.js';
-/** @import { App } from './app.js' */
+import { beginEntry } from './page.js';
+/** @import { PlayerTab } from './player_tab.js' */
 
 /** @typedef {ReturnType<typeof visitorActs>} Acts */
-/** @param {Pick<App, 'form' | 'gradio' | 'job' | 'momentQuery' | 'options' | 'playback' | 'query' | 'staging' |
- *  'state'>} player */
-export const visitorActs = (player) => ({
-  stopRedraft: () => player.gradio.trigger('end'),
-  runQuietly: () => player.job.runQuietly(),
-  askForPrompt: () => player.form.askForPrompt(),
-  save: () => save(player.state.shown),
+/** @param {Pick<PlayerTab, 'form' | 'gradio' | 'job' | 'momentQuery' | 'options' | 'playback' | 'query' |
+ *  'staging' | 'state'>} tab */
+export const visitorActs = (tab) => ({
+  stopRedraft: () => tab.gradio.trigger('end'),
+  runQuietly: () => tab.job.runQuietly(),
+  askForPrompt: () => tab.form.askForPrompt(),
+  save: () => save(tab.state.shown),
 
   /** Show a recording from the list. @param {{url: string}} recording */
   async chooseRecording(recording) {
-    const { job, options, staging, state } = player;
+    const { job, options, staging, state } = tab;
     const shown = staging.showRecording(recording);
     const file = encodeURIComponent(fileOf(recording.url));
-    if (!job.live) visit(`tab=${options.kind}&trace=${file}`);
+    if (!job.live) beginEntry(`tab=${options.tabName}&trace=${file}`);
     await shown;
-    if (state.shown.settings) player.form.settings.take(state.shown.settings);
+    if (state.shown.settings) tab.form.settings.take(state.shown.settings);
   },
 
   /** Have the staged round of the visitor's run drafted again with other windows and steps. */
   redraft() {
-    const { gradio, state } = player;
+    const { gradio, state } = tab;
     state.redrafting = { shown: state.shown, part: 0, parts: 0 };
     gradio.trigger('retry', { file: state.shown.file });
   },
@@ -35,7 +35,7 @@ export const visitorActs = (player) => ({
   /** The server drafts it, has drafted it, or couldn't (app/actions.py).
    *  @param {any} [message] none if it broke off */
   async redrafted(message) {
-    const { job, staging, state } = player;
+    const { job, staging, state } = tab;
     const { redrafting } = state;
     const { finished = !message, phase, trace, card, parts: [part, parts] = [0, 0] } = message ??
       {};
@@ -50,16 +50,16 @@ export const visitorActs = (player) => ({
   challenge(button, number) {
     giveLink(
       button,
-      player.query(),
+      tab.query(),
       `The small model got ${number} out of my prompt. Find one that it can’t guess:`,
     );
   },
 
   /** A link to what is on the stage, paused. @param {HTMLElement} button that was pressed */
   keepMoment(button) {
-    const query = player.momentQuery();
+    const query = tab.momentQuery();
     if (!query) return say(button, 'Nothing to link to');
-    player.playback.act((playhead) => playhead.pause());
+    tab.playback.act((playhead) => playhead.pause());
     giveLink(button, query);
   },
 });

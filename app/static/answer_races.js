@@ -1,6 +1,7 @@
 // The races behind an answer of Explore or Compare: their traces, the lane that a formula replays,
 // and the Race tab, which plays them.
 
+import { BASELINE, DRAFTED } from './state/declared.js';
 import { buildLane } from './state/lane.js';
 import { fetchTrace } from './state/trace.js';
 import { openRace } from './page.js';
@@ -31,7 +32,7 @@ export class AnswerRaces {
     if (url === this.laneUrl) return;
     Object.assign(this, { laneUrl: url, lane: null });
     const trace = url && await fetchTrace(url).catch(() => null); // shown without it
-    if (trace && this.laneUrl === url) this.lane = buildLane(trace.lanes.drafted ?? []);
+    if (trace && this.laneUrl === url) this.lane = buildLane(trace.lanes[DRAFTED] ?? []);
     this.tab.changed();
   }
 
@@ -51,7 +52,7 @@ export class AnswerRaces {
 
   /** Let the Race tab play a race; `RACE#LANE` plays vanilla and that lane of it. */
   async open(race) {
-    const [file, drafted = 'drafted'] = race.split('#');
+    const [file, drafted = DRAFTED] = race.split('#');
     const { from, answer } = this.tab.question.shown;
     const url = await this.urlOf(file);
     if (!url) {
@@ -68,7 +69,7 @@ export class AnswerRaces {
       race.replace(/^[^@]*/, (key) => titles[key] ?? key).replace('@', ', ');
     const labels = lanes && Object.keys(lanes).length
       ? Object.fromEntries(Object.entries(lanes).map(([lane, label]) => [lane, { label }]))
-      : { vanilla: { label: 'Vanilla' }, [drafted]: { label: title } };
+      : { [BASELINE]: { label: 'Vanilla' }, [drafted]: { label: title } };
     const source = from === 'live' ? 'measured' : 'recording';
     openRace({ url, lanes: Object.keys(labels), title, labels, source });
   }

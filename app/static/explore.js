@@ -11,9 +11,9 @@ import { FormValues } from './state/form_values.js';
 import { Measurement } from './measurement.js';
 import { address } from './views/link.js';
 import { html, render } from './views/ui.js';
-import { know } from './views/glossary.js';
+import { setSymbols } from './views/glossary.js';
 import { listen } from './messages.js';
-import { mark, page, register, visit } from './page.js';
+import { beginEntry, page, register, updateEntry } from './page.js';
 import { Question } from './question.js';
 import { soon } from './store.js';
 import { Widgets } from './widgets.js';
@@ -45,7 +45,7 @@ export class Explore {
     });
     const { question } = this;
     this.job = new Measurement(root, options, {
-      asked: () => ({ name: question.name, settings: question.form.values() }),
+      request: () => ({ name: question.name, settings: question.form.values() }),
       started: () => this.started(),
       received: (message) => this.received(message),
       ended: (message) => this.ended(message),
@@ -93,9 +93,9 @@ export class Explore {
     this.question.showAnswer(source, stem);
   }
 
-  /** Make an entry of the browser's history for a change. @param {() => unknown} change */
-  async visit(change) {
-    visit(location.search);
+  /** Make a change that the browser's Back button takes back. @param {() => unknown} change */
+  async inNewEntry(change) {
+    beginEntry(location.search);
     const changed = change();
     address(this.query()); // at once: the visitor may go on before an answer is loaded
     const place = JSON.stringify(this.place);
@@ -107,8 +107,8 @@ export class Explore {
   showQuestion(name) {
     const { job, question } = this;
     question.open(name);
-    job.card.prefix = `${this.options.prefix}-${name}`; // of its form's ids
-    mark();
+    job.card.prefix = `${this.options.tabName}-${name}`; // of its form's ids
+    updateEntry();
     if (question.seen) question.fetchRecorded();
   }
 
@@ -140,16 +140,16 @@ export class Explore {
   }
 
   draw() {
-    const { job, options: { forms, prefix, crowded, plotly }, question, races } = this;
+    const { job, options: { forms, tabName, crowded, plotly }, question, races } = this;
     const { name, shown: { from, answer }, stem } = question;
     const widget = this.widgets.of(name);
     if (answer) widget?.show?.(answer);
     const available = question.answers.available(name);
-    const asked = {
+    const questionView = {
       forms,
       name,
-      choose: (key) => this.visit(() => this.showQuestion(key)),
-      fields: html`<${Form} form=${question.form} prefix="${prefix}-${name}" />`,
+      choose: (key) => this.inNewEntry(() => this.showQuestion(key)),
+      fields: html`<${Form} form=${question.form} prefix="${tabName}-${name}" />`,
       unfolded: !stem || question.linked === name,
       offer: () => this.offer(),
     };
@@ -168,12 +168,12 @@ export class Explore {
       origin: question.origin,
       available,
       at: available.findIndex(([source, file]) => source === from && file === stem),
-      pick: ([source, file]) => this.visit(() => question.showAnswer(source, file)),
+      pick: ([source, file]) => this.inNewEntry(() => question.showAnswer(source, file)),
       doubt: answer && busyMachine(answer, crowded),
     };
     render(
       html`
-        <${Explored} question=${asked} run=${run} shown=${shown}>
+        <${Explored} question=${questionView} run=${run} shown=${shown}>
           <${Answer} widget=${widget} plotly=${plotly} shown=${{
             name,
             answer,
@@ -192,9 +192,9 @@ export class Explore {
 /** Called by the components (app/tabs/explore.py) once per page.
  *  @param {Gradio} gradio @param {ExploreOptions} options */
 export function mount(element, gradio, options) {
-  know(options.symbols);
+  setSymbols(options.symbols);
   const root = /** @type {HTMLElement} */ (element.querySelector('.sd-exp'));
   const explore = new Explore(root, options, gradio);
-  register(options.prefix, explore);
+  register(options.tabName, explore);
   listen(explore.job, gradio, UNREADABLE);
 }

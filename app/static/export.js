@@ -1,14 +1,14 @@
-// The page without a server: the page itself holds the data (app/export.py). Its players are those
-// of the lab, each created when its tab is first opened.
+// The page without a server: the page itself holds the data (app/export.py). Its tabs are those of the
+// lab, each created when it is first opened.
 
 import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
 import { mount as explore } from './explore.js';
 import { mount as learn } from './learn.js';
-import { mount as play } from './app.js';
+import { mount as play } from './player_tab.js';
 import { isOpen, openTab, page, share } from './page.js';
-import { OPENS } from './state/declared.js';
+import { BASELINE, DRAFTED, OPENS } from './state/declared.js';
 import { arrowTabs } from './views/keys.js';
-/** @import { App } from './app.js' */
+/** @import { PlayerTab } from './player_tab.js' */
 /** @import { TabName } from './state/events.d.ts' */
 /** @import { Gradio } from './job.js' */
 /** @typedef {{tabs: Record<string, object>, files: Record<string, string>, plotly: string}}
@@ -44,10 +44,10 @@ function linkedTabs() {
   );
 }
 
-/** The player of a tab, created if it does not exist yet. @param {'live' | 'race'} tab */
-function playerOf(tab) {
-  openTab(tab);
-  return /** @type {App} */ (page.players[tab]);
+/** The Live or the Race tab, created if it does not exist yet. @param {'live' | 'race'} name */
+function openPlayerTab(name) {
+  openTab(name);
+  return /** @type {PlayerTab} */ (page.players[name]);
 }
 
 /** Play a visitor's file in its tab, as app/run/kept.py does. @param {File} file */
@@ -56,12 +56,12 @@ async function openFile(file) {
     const trace = await readFile(file);
     const named = Object.keys(trace.lanes).filter((lane) => trace.lanes[lane].length);
     if (!named.length) throw new Error('it has no events');
-    const tab = named.every((lane) => lane === 'vanilla' || lane === 'drafted') ? 'live' : 'race';
-    await playerOf(tab).job.openFile({ source: 'file', trace });
+    const tab = named.every((lane) => [BASELINE, DRAFTED].includes(lane)) ? 'live' : 'race';
+    await openPlayerTab(tab).job.openFile({ source: 'file', trace });
   } catch (error) {
     console.warn('not opened:', error);
     const message = `${file.name}: ${error instanceof Error ? error.message : error}.`;
-    playerOf(isOpen('race') ? 'race' : 'live').job.card.show({ ...NO_TRACE, message });
+    openPlayerTab(isOpen('race') ? 'race' : 'live').job.card.show({ ...NO_TRACE, message });
   }
 }
 
@@ -84,8 +84,8 @@ export async function open() {
       tab.setAttribute('aria-selected', String(tab === chosen));
       if (tab !== chosen || mounted.has(panel.id)) continue;
       mounted.add(panel.id);
-      const player = document.getElementById(`${panel.id}-player`) ?? panel;
-      MOUNTS[panel.id](player, NO_SERVER, { ...data.tabs[panel.id], plotly });
+      const element = document.getElementById(`${panel.id}-player`) ?? panel;
+      MOUNTS[panel.id](element, NO_SERVER, { ...data.tabs[panel.id], plotly });
     }
   };
   for (const tab of tabs) tab.addEventListener('click', () => select(tab));

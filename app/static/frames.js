@@ -1,14 +1,14 @@
-// When a player draws: at most one animation frame is requested at a time, and none while nothing
+// When Live or Race draws: at most one animation frame is requested at a time, and none while nothing
 // changes, because the browser may be on the machine that decodes.
 
 const LONGEST = 250; // milliseconds that the playhead moves at most between two pictures
 
 export class Frames {
-  /** @param {{tick: (milliseconds: number) => boolean, draw: () => void, gap: () => number}} show
+  /** @param {{tick: (milliseconds: number) => boolean, draw: () => void, gap: () => number}} on
    *  `tick` moves the playhead, and says whether it plays on; `gap`: milliseconds between two
    *  pictures, at least */
-  constructor(show) {
-    this.show = show;
+  constructor(on) {
+    this.on = on;
     this.dirty = true; // something is to be drawn
     this.awake = false; // on the screen
     this.requested = 0; // id of the requested frame
@@ -40,13 +40,13 @@ export class Frames {
       this.last = 0;
       return;
     }
-    if (now - this.drawn < this.show.gap()) return this.wake();
+    if (now - this.drawn < this.on.gap()) return this.wake();
     this.drawn = now;
-    const plays = this.show.tick(this.last ? Math.min(LONGEST, now - this.last) : 0);
+    const plays = this.on.tick(this.last ? Math.min(LONGEST, now - this.last) : 0);
     this.last = now;
     if (this.dirty && !document.hidden) {
       this.dirty = false;
-      this.show.draw();
+      this.on.draw();
     }
     if (this.dirty || plays) this.wake();
     else this.last = 0; // the next frame measures its time anew

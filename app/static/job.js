@@ -1,10 +1,9 @@
-// Shared by the players of Live, Race, Explore and Compare: a run of the server that waits in the
-// queue, is followed, stopped, or lost. It ends with its final message, or with Gradio's event if none
-// comes.
+// Shared by Live, Race, Explore and Compare: a run of the server that waits in the queue, is followed,
+// stopped, or lost. It ends with its final message, or, if none comes, with Gradio's event.
 
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
-import { attribute } from './views/dom.js';
+import { attribute, until } from './views/dom.js';
 import { canRun } from './page.js';
 import { queueWords } from './state/format.js';
 /** @import { TabName } from './state/events.d.ts' */
@@ -18,10 +17,10 @@ export const lostCard = (kept, back) => ({
 
 const GRACE = 2500; // milliseconds between the final message and the end of Gradio's event, at most
 
-/** @typedef {'idle' | 'waiting' | 'running' | 'ending'} State `waiting`: in the queue, or for the
- *  server's first message; `ending`: the final message has come, but is not handled yet */
-/** @typedef {'finished' | 'unreadable' | 'refused' | 'unconfirmed' | 'lost'} Ending `finished`: by
- *  its final message, `unreadable`: which refers to a damaged file; `refused`: by the server, without
+/** @typedef {'idle' | 'waiting' | 'running' | 'finishing'} State `waiting`: in the queue, or for the
+ *  server's first message; `finishing`: the final message has come, but is not handled yet */
+/** @typedef {'finished' | 'unreadable' | 'refused' | 'unconfirmed' | 'lost'} Outcome `finished`: its
+ *  final message came, `unreadable`: and refers to a damaged file; `refused`: by the server, without
  *  one; `unconfirmed`: none came in time after Stop; `lost`: the server doesn't respond */
 
 /** @typedef {object} Gradio what it gives the script of a component (app/scripts.py: mount)
@@ -32,27 +31,24 @@ const GRACE = 2500; // milliseconds between the final message and the end of Gra
 /** @template {{run: string}} Run what is known of a run under way */
 export class Job {
   /**
-   * @param {HTMLElement} root @param {TabName} prefix with which the ids of its controls begin
+   * @param {HTMLElement} root @param {TabName} tabName the ids of its controls begin with it
    * @param {number} patience seconds the server takes for a stopped run's last frame
    * @param {{waits: string, alone: string, stops: string}} words `alone`: the reason for waiting
    * @param {Gradio['trigger']} trigger
    */
-  constructor(root, prefix, patience, words, trigger) {
-    this.root = root;
+  constructor(root, tabName, patience, words, trigger) {
     this.trigger = trigger;
     this.content = root; // the part of the page that a run changes
-    this.prefix = prefix;
+    this.tabName = tabName;
     this.patience = 1000 * patience + 500; // milliseconds
     this.statusWords = words;
-    this.card = new CardView(prefix);
+    this.card = new CardView(tabName);
     this.status = new StatusView();
     /** @type {State} */
     this.state = 'idle';
     this.stopped = false; // whether Stop was pressed, until the next run
-    this.eventOver = Promise.resolve(); // Gradio's, which takes no press until then
-    /** @type {(value?: any) => void} */
-    this.endEvent = () => {};
-    this.leaving = 0; // the timer that ends the wait for a stopped run
+    this.gradioBusy = false; // with the event of a press: it takes no other
+    this.stopTimer = 0; // ends the wait for a stopped run
     /** @type {Run | null} the run that is prepared or measured */
     this.live = null;
     this.watchdog = new Watchdog(
@@ -66,7 +62,7 @@ export class Job {
     return this.state === 'waiting' || this.state === 'running';
   }
 
-  /** Whether a run takes up the player; one that waits in the queue leaves it to the visitor. */
+  /** Whether a run takes up the stage; one that waits in the queue leaves it to the visitor. */
   get busy() {
     return this.state === 'waiting' ? this.stopped : this.state !== 'idle';
   }
@@ -84,7 +80,7 @@ export class Job {
 
   /** Which button starts a run, if the page has one. */
   get pressWords() {
-    const name = document.getElementById(`${this.prefix}-run`)?.textContent?.trim();
+    const name = document.getElementById(`${this.tabName}-run`)?.textContent?.trim();
     return canRun() ? ` Press ${name}.` : '';
   }
 
@@ -92,9 +88,7 @@ export class Job {
     this.card.hide();
     this.stopped = false;
     this.enter('waiting');
-    this.eventOver = new Promise((resolve) => {
-      this.endEvent = resolve;
-    });
+    this.gradioBusy = true;
     this.watchdog.restart();
     this.status.show(this.statusWords.waits);
     this.status.element.scrollIntoView({ block: 'nearest' });
@@ -106,16 +100,15 @@ export class Job {
     this.stopped = true;
     this.enter(this.state);
     this.status.show(this.statusWords.stops);
-    clearTimeout(this.leaving);
-    this.leaving = setTimeout(() => this.expects && this.end('unconfirmed'), this.patience);
+    clearTimeout(this.stopTimer);
+    this.stopTimer = setTimeout(() => this.expects && this.end('unconfirmed'), this.patience);
   }
 
-  /** Called when Gradio's event has ended (app/controls.py): no final message comes after it. */
-  eventEnded() {
-    const { eventOver } = this;
-    this.endEvent();
-    if (!this.expects) return;
-    const waits = () => eventOver === this.eventOver && this.expects;
+  /** Called after Gradio's event (app/controls.py): no final message comes any more. */
+  gradioDone() {
+    this.gradioBusy = false;
+    const waits = () => !this.gradioBusy && this.expects;
+    if (!waits()) return;
     setTimeout(async () => {
       const responds = waits() && (await this.watchdog.answers());
       if (waits()) this.end(responds ? 'refused' : 'lost');
@@ -135,29 +128,28 @@ export class Job {
     return '';
   }
 
-  /** The one way a run ends: reset, then show what is left of it. @param {Ending} ending
-   *  @param {any} [message] the final one @param {any} [result] of it */
-  async end(ending, message = null, result = null) {
-    const { live } = this;
-    clearTimeout(this.leaving);
+  /** The one way a run ends: reset; each kind of job then shows what is left of it.
+   *  @param {Outcome} outcome @param {any} [message] the final one @param {any} [result] of it
+   *  @returns {void | Promise<void>} */
+  end(outcome, message, result) {
+    clearTimeout(this.stopTimer);
     this.live = null;
     this.enter('idle');
     this.status.show('');
-    await this.ended(ending, live, message, result);
   }
 
   /** Note a message of the run, and handle it; the final one when Gradio takes a press again. */
   async receive(message) {
     const { state, stopped } = this;
     const queued = message.phase === 'queued';
-    this.enter(message.finished ? 'ending' : queued ? 'waiting' : 'running');
+    this.enter(message.finished ? 'finishing' : queued ? 'waiting' : 'running');
     this.watchdog.restart();
     if (!message.finished) {
       if (state === 'idle') this.card.hide(); // the connection was given up and is back
       if (stopped && state !== 'running') this.press('stop'); // perhaps the server hadn't the run
       return queued ? this.queued(message) : this.progress(message);
     }
-    await Promise.race([this.eventOver, new Promise((late) => setTimeout(late, GRACE))]);
+    await until(() => !this.gradioBusy, GRACE / 100);
     let result;
     try {
       result = await this.fetchResult(message);
@@ -180,13 +172,6 @@ export class Job {
 
   /** What the final message refers to. @returns {Promise<unknown>} */
   async fetchResult(message) {
-    return null;
-  }
-
-  /** Show what is left of a run that has ended. @param {Ending} ending @param {Run | null} live
-   *  @param {any} message the final one, if it came @param {any} result of it
-   *  @returns {unknown} */
-  ended(ending, live, message, result) {
     return null;
   }
 }

@@ -2,10 +2,10 @@
 
 import { Follower } from './follower.js';
 import { Guide } from './guide.js';
-import { LessonSight } from './lesson_sight.js';
+import { LessonExhibit } from './lesson_exhibit.js';
 import { markLessons } from './views/lessons.js';
 import { Presenter } from './presenter.js';
-import { gloss, know } from './views/glossary.js';
+import { gloss, setSymbols } from './views/glossary.js';
 import { keep, recallValue } from './storage.js';
 import { linkQuery, PARTS, stepsOf } from './lesson_steps.js';
 import { readMoment } from './state/moment.js';
@@ -48,7 +48,7 @@ export class Learn {
       start: (lesson, at) => this.start(lesson, at),
       draw: () => this.draw(),
     });
-    this.sight = new LessonSight(this.guide);
+    this.exhibit = new LessonExhibit(this.guide);
     this.presenter = new Presenter(this.guide, {
       path: () => this.path,
       steps: (lesson) => this.steps(lesson),
@@ -112,7 +112,7 @@ export class Learn {
       this.draw();
     }
     if (seated) return; // the projector says what is shown
-    this.sight.linked = { lesson, moment: readMoment(location.search) };
+    this.exhibit.linked = { lesson, moment: readMoment(location.search) };
     if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
     if (query.get('present') === '1') {
       this.presenter.start(lesson ? this.path.indexOf(lesson) : 0, Math.max(0, at));
@@ -164,13 +164,13 @@ export class Learn {
   /** The steps of a lesson, for a visitor or for a room. @param {Lesson} lesson */
   steps(lesson) {
     this.lesson = lesson;
-    Object.assign(this.sight, { numbers: null, proof: null });
-    return stepsOf(lesson, this.root, this.sight, () => this.guessed(lesson));
+    Object.assign(this.exhibit, { numbers: null, proof: null });
+    return stepsOf(lesson, this.root, this.exhibit, () => this.guessed(lesson));
   }
 
   /** The query of a link to a step of a lesson. @param {Lesson} lesson @param {number} at */
   query(lesson, at) {
-    const query = linkQuery(lesson, at, this.sight.comingTo(lesson), this.defaults);
+    const query = linkQuery(lesson, at, this.exhibit.pendingMoment(lesson), this.defaults);
     if (this.core) query.set('path', 'core');
     return query;
   }
@@ -178,7 +178,7 @@ export class Learn {
   /** Leave the lesson. @param {boolean} onward to the next one */
   ended(onward) {
     const { lesson } = this;
-    this.sight.leave();
+    this.exhibit.leave();
     openTab('learn');
     if (!this.guide.room) address(`tab=learn${this.core ? '&path=core' : ''}`);
     this.follower.leave();
@@ -192,7 +192,7 @@ export class Learn {
 
 /** Called by the component of the tab. @param {unknown} gradio @param {Options} options */
 export function mount(element, gradio, options) {
-  know(options.symbols);
+  setSymbols(options.symbols);
   gloss(element);
   new Learn(element, options);
 }

@@ -3,16 +3,16 @@
 import { ElementSlot, html } from './views/ui.js';
 import { lessonTab } from './page.js';
 /** @import { Lesson } from './learn.js' */
-/** @import { LessonSight } from './lesson_sight.js' */
+/** @import { LessonExhibit } from './lesson_exhibit.js' */
 /** @import { Step } from './views/guide.js' */
 
 /** Names of the steps; in a room, a lesson's name and one of these are a question. */
 export const PARTS = ['guess', 'watch', 'explain', 'answer'];
 
 /** @param {Lesson} lesson @param {HTMLElement} root of the tab, which the server wrote
- *  @param {LessonSight} sight what the lesson points at
+ *  @param {LessonExhibit} exhibit what it shows in another tab
  *  @param {() => string} guessed the right guess, and the visitor's @returns {Step[]} */
-export function stepsOf(lesson, root, sight, guessed) {
+export function stepsOf(lesson, root, exhibit, guessed) {
   const { name, title, predict, guesses, watch, explain, check, answers } = lesson;
   const copyOf = (selector) => {
     const element = root.querySelector(`#lesson-${name} ${selector}`)?.cloneNode(true);
@@ -32,9 +32,9 @@ export function stepsOf(lesson, root, sight, guessed) {
       extra: () =>
         html`
           <p class="sd-truth">${guessed()} ${lesson.truth}</p>
-          ${sight.numbers && html`<div class="sd-guide-numbers">${sight.numbers}</div>`}
+          ${exhibit.numbers && html`<div class="sd-guide-numbers">${exhibit.numbers}</div>`}
         `,
-      show: () => sight.open(lesson),
+      show: () => exhibit.open(lesson),
     },
     {
       title: 'Explain',
@@ -47,24 +47,24 @@ export function stepsOf(lesson, root, sight, guessed) {
       title: 'Check',
       words: [check],
       options: answers,
-      proof: () => sight.proof,
-      show: () => sight.prove(lesson),
+      proof: () => exhibit.proof,
+      show: () => exhibit.prove(lesson),
     },
   ];
 }
 
 /** The query of a link to a step: the moment or the form on the screen, and the settings of the Live
  *  tab that differ from the defaults. @param {Lesson} lesson @param {number} at the step
- *  @param {string} coming a moment that was requested and is not shown yet
+ *  @param {string} pending a moment that was requested and is not shown yet
  *  @param {Record<string, unknown>} defaults */
-export function linkQuery({ name, watch: { explore, trace } }, at, coming, defaults) {
+export function linkQuery({ name, watch: { explore, trace } }, at, pending, defaults) {
   const live = lessonTab('live');
   const query = { lesson: name, step: String(at + 1) };
   const changed = at && explore ? lessonTab('explore')?.query(explore) : '';
   if (changed) {
     return new URLSearchParams({ ...query, ...Object.fromEntries(new URLSearchParams(changed)) });
   }
-  const moment = trace ? coming || (at ? live?.query('') : '') : '';
+  const moment = trace ? pending || (at ? live?.query('') : '') : '';
   const settings = [...new URLSearchParams(live?.settings?.())].filter(([key, value]) =>
     key === 'drafter' || value !== String(defaults?.[key] ?? '')
   );

@@ -1,10 +1,11 @@
 // The measurement of a question, which goes on over a reload of the page.
 
-import { canRun, mark } from './page.js';
+import { canRun, updateEntry } from './page.js';
 import { code } from './room.js';
 import { Job, lostCard } from './job.js';
 import { keep, recall } from './storage.js';
 import { progressWords } from './state/exploration.js';
+/** @import { Gradio, Outcome } from './job.js' */
 /** @import { TabName } from './state/events.d.ts' */
 
 const WORDS = {
@@ -22,8 +23,8 @@ const WITHOUT_RESULT = {
 };
 
 /** @typedef {{run: string, name: string}} Run */
-/** @typedef {object} Tab that measures
- * @property {() => {name: string, settings: Record<string, any>}} asked its question and settings
+/** @typedef {object} MeasuringTab
+ * @property {() => {name: string, settings: Record<string, any>}} request its question and settings
  * @property {() => void} started @property {(message: any) => void} received
  * @property {(message: any) => void} ended @property {() => void} changed
  * @property {() => boolean} keeps whether it shows results that would be lost
@@ -31,12 +32,12 @@ const WITHOUT_RESULT = {
 
 /** @extends {Job<Run>} */
 export class Measurement extends Job {
-  /** @param {HTMLElement} root @param {{prefix: TabName, patience: number}} options @param {Tab} tab
-   *  @param {import('./job.js').Gradio['trigger']} trigger */
-  constructor(root, { prefix, patience }, tab, trigger) {
-    super(root, prefix, patience, WORDS, trigger);
+  /** @param {HTMLElement} root @param {{tabName: TabName, patience: number}} options @param {MeasuringTab} tab
+   *  @param {Gradio['trigger']} trigger */
+  constructor(root, { tabName, patience }, tab, trigger) {
+    super(root, tabName, patience, WORDS, trigger);
     this.tab = tab;
-    this.storageKey = `specdiff-exploring-${prefix}`; // where the token is kept for a reload
+    this.storageKey = `specdiff-exploring-${tabName}`; // where the token is kept for a reload
     this.token = recall(this.storageKey, 'sessionStorage') ?? '';
     this.follows = Boolean(this.token); // a measurement from before a reload
     /** @type {Record<string, any> | null} settings of the branch that is measured, instead of the
@@ -62,7 +63,7 @@ export class Measurement extends Job {
   request() {
     const { token } = this;
     if (this.follows) return JSON.stringify({ token });
-    const { name, settings } = this.tab.asked();
+    const { name, settings } = this.tab.request();
     return JSON.stringify({ token, explore: name, settings: { ...settings, ...this.branch } });
   }
 
@@ -100,16 +101,18 @@ export class Measurement extends Job {
     this.tab.received(message);
   }
 
-  /** @override */ ended(ending, live, message) {
+  /** @override @param {Outcome} outcome @param {any} [message] */
+  end(outcome, message = null) {
     const { branch } = this;
+    super.end(outcome);
     Object.assign(this, { branch: null, bar: null });
-    mark();
+    updateEntry();
     keep(this.storageKey, null, 'sessionStorage');
-    if (ending === 'lost') {
+    if (outcome === 'lost') {
       const kept = this.tab.keeps() ? ' Download the results that you want to keep.' : '';
       this.card.show(lostCard(kept, 'your question. Then measure again'));
-    } else if (ending in WITHOUT_RESULT) {
-      this.card.show({ ...EARLY, message: WITHOUT_RESULT[ending] });
+    } else if (outcome in WITHOUT_RESULT) {
+      this.card.show({ ...EARLY, message: WITHOUT_RESULT[outcome] });
     } else if (message?.card) { // of a branch the form doesn't have the value
       this.card.show(branch ? { ...message.card, field: '' } : message.card);
     }

@@ -1,4 +1,4 @@
-// The component that carries the server's messages to a player (app/page.py).
+// The component that carries the server's messages to a tab (app/page.py).
 
 /** @import { Gradio, Job } from './job.js' */
 

@@ -1,5 +1,5 @@
-// The players of the page and the state they share: whether something is measured, which tab is
-// open, the race that another tab wants to play, and the browser's history.
+// The tabs of the page and what they share: which one is open, the race that one has another play,
+// the room that the page joined, and the browser's history.
 
 import { address, fits, giveLink, say } from './views/link.js';
 import { joinRoom } from './room.js';
@@ -7,17 +7,16 @@ import { until } from './views/dom.js';
 
 /** @import { Lesson } from './learn.js' */
 /** @import { Moment } from './state/moment.js' */
-/** @import { Playback } from './playback.js' */
+/** @import { PlaybackControls } from './playback_controls.js' */
 /** @import { Run } from './state/findings.js' */
 /** @import { Projected } from './room.js' */
 /** @import { TabName } from './state/events.d.ts' */
 
 /** @typedef {{url: string, lanes?: string[] | null, title?: string,
- *  labels?: Record<string, {label: string, method?: string}>, source?: string}} Asked a recorded
- *  race */
-/** @typedef {{root: HTMLElement, showRecording?: (race: Asked) => unknown,
+ *  labels?: Record<string, {label: string, method?: string}>, source?: string}} RecordedRace */
+/** @typedef {{root: HTMLElement, showRecording?: (race: RecordedRace) => unknown,
  *  restore?: (place: any) => unknown, place?: any, query?: () => string, lesson?: LessonTab,
- *  form?: {settings: {raw: Record<string, any>}}}} Player `place`: what it shows, as `restore` takes it */
+ *  form?: {settings: {raw: Record<string, any>}}}} Tab `place`: what it shows, as `restore` takes it */
 /**
  * @typedef {object} LessonTab what a tab does for the lessons that point at it
  * @property {(lesson: Lesson, moment: Moment | null) => Promise<Element | null>} show shows the
@@ -28,7 +27,7 @@ import { until } from './views/dom.js';
  * @property {(question: string) => string} query of a link to what is shown
  * @property {() => string} [settings] that the visitor changed, as a link's query
  * @property {(question: string) => import('./tabs.d.ts').Widget['sliders']} [sliders]
- * @property {() => void} [leave] shows whole figures again @property {Playback} [playback]
+ * @property {() => void} [leave] shows whole figures again @property {PlaybackControls} [playback]
  */
 
 const MOST_RUNS = 32;
@@ -55,7 +54,7 @@ if (seated) {
 export const canRun = () => !classList.contains('sd-seated') && !document.getElementById('sd-data'); // of an export
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
- *  @type {{players: Record<string, Player>, openRace: typeof openRace, share: typeof share,
+ *  @type {{players: Record<string, Tab>, openRace: typeof openRace, share: typeof share,
  *  runs: Run[], room: Projected}} `room`: that it is in */
 export const page = (/** @type {any} */ (window).specdiff = {
   players: {},
@@ -64,29 +63,29 @@ export const page = (/** @type {any} */ (window).specdiff = {
   runs: [],
   room: { closed: '', question: '', revealed: false },
 });
-/** @type {Asked | null} a race that was asked for before the Race tab's player was made */
+/** @type {RecordedRace | null} to be shown when the Race tab is made */
 let pendingRace = null;
 
 /** @param {Run[]} runs of one race */
-export function keepRuns(runs) {
+export function addRuns(runs) {
   page.runs.unshift(...runs);
   page.runs.splice(MOST_RUNS);
 }
 
-/** @param {string} kind its tab @param {Player} player */
-export function register(kind, player) {
-  page.players[kind] = player;
-  mark();
-  if (kind !== 'race' || !pendingRace || !player.showRecording) return;
-  player.showRecording(pendingRace);
+/** @param {string} name @param {Tab} tab */
+export function register(name, tab) {
+  page.players[name] = tab;
+  updateEntry();
+  if (name !== 'race' || !pendingRace || !tab.showRecording) return;
+  tab.showRecording(pendingRace);
   pendingRace = null;
 }
 
-/** Open the Race tab on a recorded race. @param {Asked} race */
+/** Open the Race tab on a recorded race. @param {RecordedRace} race */
 export function openRace(race) {
-  openTab('race'); // which may make the player
-  const player = page.players.race;
-  if (player?.showRecording) player.showRecording(race);
+  openTab('race'); // which may make it
+  const tab = page.players.race;
+  if (tab?.showRecording) tab.showRecording(race);
   else pendingRace = race;
 }
 
@@ -110,19 +109,19 @@ export function share() {
   return query;
 }
 
-/** Open a tab by its name. @param {TabName} kind */
-export function openTab(kind) {
-  const button = document.querySelector(`${TAB}[data-tab-id="${kind}"]`);
+/** Open a tab by its name. @param {TabName} name */
+export function openTab(name) {
+  const button = document.querySelector(`${TAB}[data-tab-id="${name}"]`);
   if (button instanceof HTMLElement) button.click();
 }
 
-/** What a tab does for lessons, if it was opened. @param {string} kind */
-export const lessonTab = (kind) => page.players[kind]?.lesson;
+/** What a tab does for lessons, if it was opened. @param {string} name */
+export const lessonTab = (name) => page.players[name]?.lesson;
 
-/** Open a tab for a lesson; null if it doesn't appear. @param {TabName} kind */
-export function openLessonTab(kind) {
-  openTab(kind);
-  return until(() => lessonTab(kind));
+/** Open a tab for a lesson; null if it doesn't appear. @param {TabName} name */
+export function openLessonTab(name) {
+  openTab(name);
+  return until(() => lessonTab(name));
 }
 
 // ---- Back and Forward walk through tabs, questions, recordings and runs ----
@@ -133,12 +132,12 @@ let walking = false;
 
 /** What the page shows, for an entry of the browser's history. */
 const historyState = () => {
-  const places = Object.entries(page.players).map(([kind, { place }]) => ({ kind, place }));
+  const places = Object.entries(page.players).map(([name, { place }]) => ({ name, place }));
   return { tab: tabOf(), run, places };
 };
 
 /** Keep what the page shows now in the current entry of the browser's history. */
-export function mark() {
+export function updateEntry() {
   try {
     history.replaceState(historyState(), '');
   } catch (error) {
@@ -147,7 +146,7 @@ export function mark() {
 }
 
 /** Begin an entry of the browser's history, so that Back returns to what is shown before. */
-export function visit(query) {
+export function beginEntry(query) {
   run = new URLSearchParams(query).get('run') ?? run;
   address(query, 'pushState', historyState());
 }
@@ -156,7 +155,7 @@ addEventListener('click', ({ target }) => {
   const button = target instanceof Element ? target.closest(TAB) : null;
   const [from, to] = [tabOf(), tabOf(button)];
   if (!button || walking || from === to) return;
-  mark();
+  updateEntry();
   const query = new URLSearchParams(location.search);
   const lesson = query.has('lesson'); // a reload goes on with it, or with the run
   if (query.has('run') && !lesson) query.set('open', to);
@@ -169,17 +168,17 @@ addEventListener('popstate', ({ state }) => {
   walking = true;
   openTab(state.tab);
   walking = false;
-  for (const { kind, place } of state.places) {
-    const player = page.players[kind];
-    if (place && JSON.stringify(place) !== JSON.stringify(player?.place)) player?.restore?.(place);
+  for (const { name, place } of state.places) {
+    const tab = page.players[name];
+    if (place && JSON.stringify(place) !== JSON.stringify(tab?.place)) tab?.restore?.(place);
   }
 });
 
-/** @param {string} kind @returns {boolean} whether the tab of a player is open */
-export const isOpen = (kind) => isOnScreen(page.players[kind]?.root);
+/** @param {string} name @returns {boolean} whether a tab is open */
+export const isOpen = (name) => isOnScreen(page.players[name]?.root);
 
-/** Whether a player is on the screen, not in a closed tab. Checks an element that has a box on
- *  every screen: on a phone the player's own frame has none.
+/** Whether the content of a tab is on the screen. Checks an element that has a box on every screen:
+ *  on a phone its own frame has none.
  *  @param {HTMLElement | undefined} root */
 export const isOnScreen = (root) =>
   Boolean(

@@ -43,23 +43,23 @@ export class Presenter {
       '←': () => this.step(-1),
       '→': () => this.step(1),
       R: () => this.reveal(),
-      Space: () => this.playback()?.act((player) => player.toggle()),
-      '.': () => this.playback()?.act((player) => player.step(1)),
-      ',': () => this.playback()?.act((player) => player.step(-1)),
+      Space: () => this.playback()?.act((playhead) => playhead.toggle()),
+      '.': () => this.playback()?.act((playhead) => playhead.step(1)),
+      ',': () => this.playback()?.act((playhead) => playhead.step(-1)),
       L: () => this.openDialog('link'),
       '?': () => this.openDialog('help'),
       Esc: () => this.leave(),
     };
     const shape = { className: 'sd sd-present-bar', role: 'toolbar', ariaLabel: 'Presenter' };
     this.bar = make('div', { ...shape, hidden: true }, document.body);
-    document.addEventListener('keydown', (event) => this.keys(event), true); // before the player
+    document.addEventListener('keydown', (event) => this.keys(event), true); // before those controls
   }
 
   get lesson() {
     return this.lessons.path()[this.number];
   }
 
-  /** The player of the recording that is on the screen, if one is. */
+  /** The controls of the recording that is on the screen, if one is. */
   playback() {
     return this.guide.spot && isOpen('live') ? lessonTab('live')?.playback : null;
   }

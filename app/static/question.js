@@ -3,7 +3,7 @@
 import { aboutWords, originWords } from './state/exploration.js';
 import { Answers } from './state/answers.js';
 import { fetchFile } from './state/trace.js';
-import { mark } from './page.js';
+import { updateEntry } from './page.js';
 import { plural } from './state/format.js';
 /** @import { Answer } from './state/exploration.js' */
 /** @import { FormValues } from './state/form_values.js' */
@@ -70,8 +70,8 @@ export class Question {
 
   /** A link's query: the question, its settings and the recorded answer; of Compare, the tab. */
   query() {
-    const { options: { prefix }, name, stem, shown: { from } } = this;
-    if (prefix !== 'explore') return `tab=${prefix}`;
+    const { options: { tabName }, name, stem, shown: { from } } = this;
+    if (tabName !== 'explore') return `tab=${tabName}`;
     const query = new URLSearchParams({ explore: name });
     const changed = this.form.changed();
     if (from === 'live' || JSON.stringify(changed) !== this.repeated[stem]) {
@@ -98,7 +98,7 @@ export class Question {
     this.source = source;
     this.answers.chosen[this.name] = stem;
     this.tab.changed();
-    mark();
+    updateEntry();
     await this.fetchRecorded();
     if (this.stem === stem) this.repeat();
   }

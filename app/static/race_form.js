@@ -4,16 +4,13 @@ import { fits } from './views/link.js';
 import { fileOf } from './staging.js';
 import { FormValues } from './state/form_values.js';
 import { html, render } from './views/ui.js';
-import { linkOf } from './state/moment.js';
 import { predictedWords } from './state/predicted.js';
 import { RunForm } from './views/run_form.js';
 import { RunSettings } from './state/run_settings.js';
 import { soon } from './store.js';
 import { until } from './views/dom.js';
-/** @import { Gradio } from './job.js' */
 /** @import { PlayerOptions as Options, RunFormOptions, State } from './tabs.d.ts' */
-/** @import { RaceJob } from './race_job.js' */
-/** @import { Staging } from './staging.js' */
+/** @import { PlayerTab } from './player_tab.js' */
 
 const NOT_RUN = 'The form’s settings haven’t been run yet.';
 const SELECTED = 'Selected. Its weights load when you first run it.';
@@ -22,11 +19,11 @@ const NONE = { fields: [], opening: {}, pairs: {}, examples: {}, run: '', drawer
 
 export class RaceForm {
   /** @param {State} state @param {Options} options
-   *  @param {{gradio: Gradio, job: RaceJob, staging: Staging, noSteps: Set<string>}} player */
-  constructor(state, options, player) {
+   *  @param {Pick<PlayerTab, 'gradio' | 'job' | 'staging'>} tab */
+  constructor(state, options, tab) {
     this.state = state;
     this.options = options;
-    this.player = player;
+    this.tab = tab;
     this.settings = new RunSettings(options.form ?? NONE);
     this.own = new FormValues(options.form?.own ?? [], {}, () => this.draw());
     this.model = { words: '', fetching: false, own: false };
@@ -34,30 +31,30 @@ export class RaceForm {
     this.home = null;
     this.draw = soon(() => this.home && render(this.view(), this.home));
     if (!options.form) return;
-    until(() => document.querySelector(`#${options.prefix}-controls .sd`), Infinity).then(
+    until(() => document.querySelector(`#${options.tabName}-controls .sd`), Infinity).then(
       (home) => {
         this.home = home;
         this.draw();
       },
     );
     addEventListener('specdiff:model', (event) => { // app/actions.py
-      const { tab, ...message } = /** @type {CustomEvent} */ (event).detail;
-      if (tab === options.kind) this.showModel(message);
+      const { tab: tabName, ...message } = /** @type {CustomEvent} */ (event).detail;
+      if (tabName === options.tabName) this.showModel(message);
     });
   }
 
   /** Fill the form from the link that opened the page; what cannot run gets a card.
    *  @param {string} search */
   async open(search) {
-    const { settings, state, options: { kind, recordings }, player: { gradio, job } } = this;
+    const { settings, state, options: { tabName, recordings }, tab: { gradio, job } } = this;
     const query = new URLSearchParams(search);
     const recording = recordings.find(({ url }) => fileOf(url) === query.get('trace'));
     const changed = query.has('lesson') && settings.fields.some(({ name }) => query.has(name));
-    const shown = recording && !changed ? new URLSearchParams(linkOf(recording.settings)) : query;
-    const isHere = !shown.has('explore') && shown.has('methods') === (kind === 'race');
+    const shown = recording && !changed ? new URLSearchParams(recording.settings) : query;
+    const isHere = !shown.has('explore') && shown.has('methods') === (tabName === 'race');
     const named = isHere ? settings.read(shown) : {};
     settings.redraw = () => this.showMatch();
-    if (job.calls) state.formSettings = settings.link;
+    if (job.requests) state.formSettings = settings.link;
     else this.showMatch();
     const check = Object.keys(named).length && !recording && gradio.server.check;
     const card = check && await check(named);
@@ -66,7 +63,7 @@ export class RaceForm {
 
   /** Draw the form, and show the recording that it matches now. */
   showMatch() {
-    const { state, player: { job, staging } } = this;
+    const { state, tab: { job, staging } } = this;
     this.draw();
     const before = state.formSettings;
     const settings = this.settings.link;
@@ -76,7 +73,7 @@ export class RaceForm {
       (before ? settings === before : staging.chosen);
     const match = unchanged
       ? null
-      : staging.recordings.find((recording) => recording.settings === settings);
+      : this.options.recordings.find((recording) => recording.settings === settings);
     if (match && ['recording', ''].includes(state.shown.source)) {
       staging.showRecording({ url: match.url }, false);
     } else this.compare();
@@ -84,19 +81,18 @@ export class RaceForm {
 
   /** Note whether the form matches the stage. */
   compare() {
-    const { state, options: { predictions, typical }, player: { job, noSteps } } = this;
+    const { state, options: { measured, noSteps }, tab: { job } } = this;
     const { formSettings, runSettings, shown: { trace, settings, source } } = state;
     const runs = job.state !== 'idle' && formSettings === runSettings;
     const differs = trace && formSettings && formSettings !== settings && !runs &&
       !['measured', 'file'].includes(source);
     const drafter = new URLSearchParams(formSettings).get('drafter') ?? '';
-    const predicted = () =>
-      predictedWords(predictions, typical, formSettings, !noSteps.has(drafter));
+    const predicted = () => predictedWords(measured, formSettings, !noSteps.includes(drafter));
     state.stale = differs ? `${NOT_RUN}${job.pressWords} ${predicted()}` : '';
   }
 
   run() {
-    if (this.player.job.state === 'idle') this.player.job.press('run');
+    if (this.tab.job.state === 'idle') this.tab.job.press('run');
   }
 
   /** Note the settings of a run that begins. */
@@ -115,7 +111,7 @@ export class RaceForm {
 
   /** Let the visitor type a prompt. */
   askForPrompt() {
-    const box = document.getElementById(`${this.options.prefix}-prompt`);
+    const box = document.getElementById(`${this.options.tabName}-prompt`);
     if (box instanceof HTMLTextAreaElement) {
       box.focus(); // which scrolls there
       box.select();
@@ -124,7 +120,7 @@ export class RaceForm {
 
   /** Offer the pairs that the server has now, and this one. */
   async offerPairs(pair = this.settings.raw.pair) {
-    const pairs = await this.player.gradio.server.offered?.(pair);
+    const pairs = await this.tab.gradio.server.offered?.(pair);
     if (pairs) this.settings.offer(pairs);
   }
 
@@ -133,7 +129,7 @@ export class RaceForm {
   getModel(request) {
     this.model = { words: '', fetching: true, own: 'own' in request };
     this.draw();
-    this.player.gradio.trigger('apply', request);
+    this.tab.gradio.trigger('apply', request);
   }
 
   /** Show a message about a model that is fetched, or loaded in the background.
@@ -150,7 +146,7 @@ export class RaceForm {
   }
 
   view() {
-    const { settings, own, model, options: { prefix }, player: { gradio, job } } = this;
+    const { settings, own, model, options: { tabName }, tab: { gradio, job } } = this;
     const act = {
       run: () => this.run(),
       stop: () => job.press('stop'),
@@ -160,7 +156,7 @@ export class RaceForm {
       stopModel: () => gradio.trigger('clear'),
     };
     return html`
-      <${RunForm} prefix=${prefix} form=${settings} own=${own} model=${model}
+      <${RunForm} prefix=${tabName} form=${settings} own=${own} model=${model}
         going=${job.state !== 'idle'} act=${act} />
     `;
   }

@@ -5,17 +5,14 @@ import { fileOf, REFUSAL } from './staging.js';
 import { GrowingTrace } from './state/trace.js';
 import { isOpen, openTab } from './page.js';
 import { Job, lostCard } from './job.js';
-/** @import { RaceForm } from './race_form.js' */
-/** @import { Staging } from './staging.js' */
-/** @import { Ending } from './job.js' */
-/** @import { Shown } from './state/shown.js' */
+/** @import { Gradio, Outcome } from './job.js' */
+/** @import { PlayerTab } from './player_tab.js' */
+/** @import { ShownRace } from './state/shown_race.js' */
 /** @import { TabName } from './state/events.d.ts' */
 /** @import { Trace } from './state/trace.js' */
 
-/** @typedef {{run: string, file: GrowingTrace, before: {shown: Shown, place: any} | null}} Race
+/** @typedef {{run: string, file: GrowingTrace, before: {shown: ShownRace, place: any} | null}} LiveRace
  *  under way; `before`: what was on the stage, once the race has taken it */
-/** @typedef {{form: RaceForm, staging: Staging, query: () => string, raceBegan: () => void}} Tab that
- *  shows it */
 
 const WORDS = {
   waits: 'Waiting in the queue…',
@@ -30,14 +27,15 @@ const UNCONFIRMED = {
   hint: 'Run again.',
 };
 
-/** @extends {Job<Race>} */
+/** @extends {Job<LiveRace>} */
 export class RaceJob extends Job {
-  /** @param {HTMLElement} root @param {{prefix: TabName, patience: number}} options @param {Tab} tab
-   *  @param {import('./job.js').Gradio['trigger']} trigger */
-  constructor(root, { prefix, patience }, tab, trigger) {
-    super(root, prefix, patience, WORDS, trigger);
+  /** @param {HTMLElement} root @param {{tabName: TabName, patience: number}} options
+   *  @param {Pick<PlayerTab, 'form' | 'staging' | 'query' | 'raceBegan'>} tab that shows it
+   *  @param {Gradio['trigger']} trigger */
+  constructor(root, { tabName, patience }, tab, trigger) {
+    super(root, tabName, patience, WORDS, trigger);
     this.tab = tab;
-    this.calls = 0; // requests; late answers to earlier ones are dropped
+    this.requests = 0; // for traces; late answers to earlier ones are dropped
     /** @type {number | null} threads for the next run */
     this.threads = null;
     document.addEventListener('input', ({ target }) => {
@@ -55,7 +53,7 @@ export class RaceJob extends Job {
     const file = new GrowingTrace(trace);
     const live = { run, file, before: null };
     this.live = live;
-    this.calls += 1;
+    this.requests += 1;
     file.follow(() => {
       this.watchdog.restart();
       const begun = Object.values(file.lanes).some((events) => events.length);
@@ -66,21 +64,21 @@ export class RaceJob extends Job {
   /** Show a file that the server read, or, in an export, this page. */
   async openFile(message) {
     const { card, source, trace: url } = message;
-    const awake = isOpen(this.prefix);
+    const awake = isOpen(this.tabName);
     if (this.live) {
       if (url || awake) this.card.show(REFUSAL);
       return;
     }
     if (card && !awake) { // only the open tab shows it
-      if (this.prefix === 'race' || isOpen('race')) return;
+      if (this.tabName === 'race' || isOpen('race')) return;
       openTab('live');
     }
-    this.calls += 1;
+    this.requests += 1;
     const trace = await this.fetchResult(message);
     this.card.hide();
     if (trace) {
       this.tab.staging.showTrace(trace, source, { file: fileOf(url) });
-      openTab(this.prefix);
+      openTab(this.tabName);
     }
     if (card) this.card.show(card);
   }
@@ -93,11 +91,12 @@ export class RaceJob extends Job {
     return (file ?? new GrowingTrace(trace)).upTo(size);
   }
 
-  /** @override @param {Ending} ending @param {Race | null} live @param {any} message
-   *  @param {Trace | null} trace */
-  async ended(ending, live, message, trace) {
+  /** @override @param {Outcome} outcome @param {any} [message] @param {Trace | null} [trace] */
+  async end(outcome, message = null, trace = null) {
+    const { live } = this;
+    super.end(outcome);
     this.threads = null;
-    if (ending === 'finished') {
+    if (outcome === 'finished') {
       this.tab.form.offerPairs(); // it may have fetched a model
       this.card.hide();
       this.show(live, message, trace);
@@ -106,15 +105,15 @@ export class RaceJob extends Job {
       return;
     }
     const kept = await this.keep(live);
-    if (ending === 'unconfirmed' && kept) this.card.show(UNCONFIRMED);
-    if (ending !== 'lost') return;
+    if (outcome === 'unconfirmed' && kept) this.card.show(UNCONFIRMED);
+    if (outcome !== 'lost') return;
     this.tab.form.writeAddress(); // Gradio reloads the page
     const words = kept ? `${KEPT} Download it if you want to keep it.` : '';
     this.card.show(lostCard(words, 'your prompt and settings'));
   }
 
   /** Show the race that has ended, or again what was there before.
-   *  @param {Race | null} live @param {any} message @param {Trace | null} trace */
+   *  @param {LiveRace | null} live @param {any} message @param {Trace | null} trace */
   show(live, { phase, run, source: origin, trace: url }, trace) {
     const { staging } = this.tab;
     const source = phase === 'stopped' ? phase : origin;
@@ -124,7 +123,7 @@ export class RaceJob extends Job {
   }
 
   /** Keep what has arrived without a final message. Returns whether anything has.
-   *  @param {Race | null} live */
+   *  @param {LiveRace | null} live */
   async keep(live) {
     const { staging } = this.tab;
     if (!live || !staging.state.shown.growing) {
@@ -136,7 +135,7 @@ export class RaceJob extends Job {
     return true;
   }
 
-  /** @param {Race | null} live */
+  /** @param {LiveRace | null} live */
   restore(live) {
     if (this.tab.staging.restore(live)) address(this.tab.query());
   }

@@ -5,8 +5,8 @@ import { fits } from './views/link.js';
 import { gzip, serialise } from './state/trace.js';
 import { keep, recallValue } from './storage.js';
 import { times } from './state/format.js';
-import { visit } from './page.js';
-/** @import { Shown } from './state/shown.js' */
+import { beginEntry } from './page.js';
+/** @import { ShownRace } from './state/shown_race.js' */
 
 const KEY = 'specdiff-runs';
 const MOST = 30;
@@ -17,8 +17,8 @@ export const keptRuns = (seconds) =>
   recallValue(KEY, []).filter(({ at }) => Date.now() - at < 1000 * seconds);
 
 /** Note the visitor's own run in the list of runs: what ran, and what came out.
- *  @param {Shown} shown @param {string} tab @param {Set<string>} noSteps drafters that don't denoise */
-export function remember(shown, tab, noSteps) {
+ *  @param {ShownRace} shown @param {string} tab @param {string[]} noSteps drafters that don't denoise */
+export function listRun(shown, tab, noSteps) {
   const query = shown.link(tab);
   if (!fits(query)) return;
   const run = shown.growing ? null : shown.run(shown.stage.first ?? '', noSteps);
@@ -37,17 +37,17 @@ export function remember(shown, tab, noSteps) {
 
 /** Put a link to the visitor's own run into the address and the list of runs, as soon as it begins:
  *  a reload finds it again, and the browser's Back button the one before.
- *  @param {Shown} shown @param {string} tab @param {Set<string>} noSteps */
+ *  @param {ShownRace} shown @param {string} tab @param {string[]} noSteps */
 export function linkRun(shown, tab, noSteps) {
   const query = shown.link(tab);
   if (!query || !fits(query)) return;
-  remember(shown, tab, noSteps);
+  listRun(shown, tab, noSteps);
   const lesson = new URLSearchParams(location.search).has('lesson'); // keeps its own address
-  if (!lesson) visit(query);
+  if (!lesson) beginEntry(query);
 }
 
 /** Download the trace: the server's bytes, or the same format after a stopped run.
- *  @param {Shown} shown */
+ *  @param {ShownRace} shown */
 export async function save({ trace, lanes }) {
   if (!trace) return;
   const bytes = trace.bytes || (await gzip(new TextEncoder().encode(serialise(trace))));

@@ -1,17 +1,16 @@
-// What is on the stage of a player, and how a race gets there: as it is run, from a recording, from
-// a file or from a link.
+// Puts a race on the stage of Live or Race: one that is run, a recording, a file, or one from a link.
 
 import { fetchTrace } from './state/trace.js';
 import { isRun } from './state/moment.js';
-import { keepRuns, mark } from './page.js';
-import { linkRun, remember } from './run_links.js';
+import { addRuns, updateEntry } from './page.js';
+import { linkRun, listRun } from './run_links.js';
 import { readBlock } from './state/block.js';
-import { Shown } from './state/shown.js';
+import { ShownRace } from './state/shown_race.js';
 /** @import { Labels } from './state/stage.js' */
 /** @import { Moment } from './state/moment.js' */
-/** @import { PlayerOptions as Options, Recording, State } from './tabs.d.ts' */
-/** @import { Playback } from './playback.js' */
-/** @import { Race, RaceJob } from './race_job.js' */
+/** @import { PlayerOptions as Options, State } from './tabs.d.ts' */
+/** @import { PlayerTab } from './player_tab.js' */
+/** @import { LiveRace } from './race_job.js' */
 /** @import { Trace } from './state/trace.js' */
 
 /** The card shown instead of a recording or a file. */
@@ -39,21 +38,19 @@ export const fileOf = (url) =>
 
 export class Staging {
   /** @param {State} state @param {Options} options
-   *  @param {{job: RaceJob, playback: Playback, recordings: Recording[],
-   *  noSteps: Set<string>}} player @param {() => void} changed called when another race is shown */
-  constructor(state, options, { job, playback, recordings, noSteps }, changed) {
+   *  @param {Pick<PlayerTab, 'job' | 'playback'>} tab
+   *  @param {() => void} changed called when another race is shown */
+  constructor(state, options, { job, playback }, changed) {
     this.state = state;
     this.options = options;
     this.job = job;
     this.playback = playback;
-    this.recordings = recordings;
-    this.noSteps = noSteps;
     this.changed = changed;
     this.chosen = false; // the visitor or a link chose a race
   }
 
   /** Show what has arrived of a race; its first event clears the stage for it.
-   *  @param {Race} live @returns {boolean} whether it has begun just now */
+   *  @param {LiveRace} live @returns {boolean} whether it has begun just now */
   grow(live) {
     const { state, options } = this;
     const begins = !live.before;
@@ -61,12 +58,12 @@ export class Staging {
       const { shown, place, runSettings: settings } = state;
       const origin = { source: 'run', settings, file: fileOf(live.file.url) };
       live.before = { shown, place };
-      const begun = Shown.begun(live.file, options, origin, shown.selected);
+      const begun = ShownRace.begun(live.file, options, origin, shown.selected);
       begun.playhead.still = wantsStillness();
       begun.playhead.play();
       Object.assign(state, { shown: begun, place: null, stale: '' });
       this.playback.study.leave();
-      linkRun(begun, options.kind, this.noSteps);
+      linkRun(begun, options.tabName, options.noSteps);
     }
     state.shown.grow(live.file.lanes, options);
     this.playback.frames.requestDraw();
@@ -74,7 +71,7 @@ export class Staging {
   }
 
   /** Show again what was there before a race of which nothing was measured.
-   *  @param {Race | null} live @returns {boolean} whether the race had taken the stage */
+   *  @param {LiveRace | null} live @returns {boolean} whether the race had taken the stage */
   restore(live) {
     if (live) live.file.left = true;
     if (live?.before) {
@@ -102,14 +99,14 @@ export class Staging {
     const { options, state } = this;
     const origin = { source, file, settings: settings ?? '' };
     const selected = lanes ? null : state.shown.selected;
-    const shown = Shown.of(trace, options, origin, { lanes, labels, selected });
+    const shown = ShownRace.of(trace, options, origin, { lanes, labels, selected });
     if (settings === null && shown.ran) shown.settings = state.runSettings;
     state.shown = shown;
     this.playback.study.leave();
     if (settings === null) {
-      if (shown.ran) linkRun(shown, options.kind, this.noSteps);
+      if (shown.ran) linkRun(shown, options.tabName, options.noSteps);
       this.noteOrigin();
-    } else mark();
+    } else updateEntry();
     if (wantsStillness()) shown.playhead.seek(shown.playhead.duration);
     else shown.playhead.play();
     this.changed();
@@ -117,14 +114,13 @@ export class Staging {
 
   /** Note where the race on the stage can be found again; of the visitor's own, its numbers too. */
   noteOrigin() {
-    const { state, options, noSteps } = this;
-    const { shown } = state;
+    const { options: { tabName, noSteps }, state, state: { shown } } = this;
     const { file, ran, settings } = shown;
     const source = ran ? 'kept' : shown.source;
     state.place = isRun(file) ? { url: `runs/${file}`, source, settings } : null;
-    if (ran && file) remember(shown, options.kind, noSteps);
-    mark();
-    if (ran) keepRuns(shown.runs(noSteps));
+    if (ran && file) listRun(shown, tabName, noSteps);
+    updateEntry();
+    if (ran) addRuns(shown.runs(noSteps));
   }
 
   /**
@@ -141,13 +137,13 @@ export class Staging {
       job.card.show(REFUSAL);
       return;
     }
-    const call = (job.calls += 1);
+    const request = (job.requests += 1);
     this.chosen ||= chosen;
     state.place = race;
     try {
       const trace = await fetchTrace(url);
-      if (call !== job.calls || job.live) return;
-      const recording = this.recordings.find((one) => one.url === url);
+      if (request !== job.requests || job.live) return;
+      const recording = this.options.recordings.find((one) => one.url === url);
       this.showTrace({ ...trace, title: title || trace.title }, source, {
         lanes,
         labels,
@@ -157,8 +153,8 @@ export class Staging {
       if (chosen) job.card.hide(); // not what is wrong with the link that opened the page
       if (recording?.block) await this.fetchBlock(recording.block, state.shown);
     } catch (error) {
-      if (call !== job.calls) return;
-      const [opening] = this.recordings;
+      if (request !== job.requests) return;
+      const [opening] = this.options.recordings;
       if (isRun(fileOf(url)) && !state.shown.trace && opening) {
         await this.showRecording({ url: opening.url });
       }
@@ -168,7 +164,7 @@ export class Staging {
     }
   }
 
-  /** Add the staged round with other windows and steps. @param {string} url @param {Shown} shown */
+  /** Add the staged round with other windows and steps. @param {string} url @param {ShownRace} shown */
   async fetchBlock(url, shown) {
     shown.block = readBlock((await fetchTrace(url)).lanes);
     this.playback.frames.requestDraw();
@@ -178,7 +174,7 @@ export class Staging {
    *  @returns {Promise<boolean>} whether there is such a recording */
   async openMoment(moment) {
     const { state } = this;
-    const race = this.recordings.find(({ url }) => fileOf(url) === moment.trace) ??
+    const race = this.options.recordings.find(({ url }) => fileOf(url) === moment.trace) ??
       (isRun(moment.trace)
         ? { url: `runs/${moment.trace}`, source: 'kept', settings: moment.settings }
         : null);

@@ -10,16 +10,16 @@ import { giveLink } from './views/link.js';
 /** @import { Lane } from './state/lane.js' */
 /** @import { PartialRound } from './state/progress.js' */
 /** @import { Place } from './state/inspect.js' */
-/** @import { Shown } from './state/shown.js' */
+/** @import { ShownRace } from './state/shown_race.js' */
 
 /** @typedef {{name: string, token: number, lane: Lane, view: PartialRound, place: Place,
  *  who: string}} Pinned a position; `token`: of the text, or −1 */
 
 export class Study {
-  /** @param {HTMLElement} root of the player
-   *  @param {{shown: () => Shown, selectLane: (name: string) => void, goToRound: (round: number) => void,
+  /** @param {HTMLElement} root of the tab
+   *  @param {{shown: () => ShownRace, selectLane: (name: string) => void, goToRound: (round: number) => void,
    *  pauseAt: (seconds: number) => void, draw: () => void, speak: () => void, query: () => string}} on
-   *  the player: what is on its stage, and how the playhead moves */
+   *  what is on the stage, and how the playhead moves */
   constructor(root, on) {
     this.root = root;
     this.on = on;
@@ -123,7 +123,7 @@ export class Study {
   }
 
   /** Leave the game, and show the verdict of its round. */
-  judged() {
+  leaveGame() {
     const { back } = this;
     if (back === null) this.on.goToRound(this.game?.view.round ?? 0);
     else this.on.pauseAt(back);
@@ -139,7 +139,7 @@ export class Study {
       a: () => this.judge(true),
       r: () => this.judge(false),
       arrowright: () => this.judgeNext(),
-      escape: () => this.judged(),
+      escape: () => this.leaveGame(),
     }[key.toLowerCase()];
     act?.();
     return Boolean(act);

@@ -1,30 +1,26 @@
-// What the server says about the tabs (app/tabs), and what parts of a tab share.
+// What the server says about the tabs (app/tabs), and what the parts of a tab share.
 
 import type { Answer } from './state/exploration.js';
 import type { Field, Pair } from './state/form_values.js';
 import type { Looks } from './state/marks.js';
-import type { Measured, Predictions } from './state/predicted.js';
+import type { Measured } from './state/predicted.js';
 import type { Settings } from './state/moment.js';
-import type { Shown } from './state/shown.js';
+import type { ShownRace } from './state/shown_race.js';
 import type { Symbols } from './views/glossary.js';
-import type { TabName } from './state/events.d.ts';
 
 /** The Live or the Race tab. */
 export interface PlayerOptions extends Looks {
-  kind: 'live' | 'race';
+  tabName: 'live' | 'race'; // the ids of its controls begin with it
   plotly: string;
   crowded: number;
   exactness: Record<string, string>; // what is claimed about a text, by a run's exactness
   patience: number; // seconds the server takes for a stopped run's last frame
   noSteps: string[]; // drafters that don't denoise
   drafters: Record<string, Record<string, string>>; // what they are called, by pair
-  /** The first opens the page; `block`: its staged round with other windows and steps. */
-  recordings: { title: string; url: string; settings: Settings; block?: string }[];
+  recordings: Recording[]; // the first opens the page
   symbols: Symbols;
   kept: number; // seconds that the server keeps a run
-  prefix: TabName; // with which the ids of its controls begin
-  predictions: Predictions; // by pair and drafter
-  typical: Measured[]; // ranges of similar settings
+  measured: Measured[]; // recorded speed-ups by setting
   empty: string; // shown before there is a race
   form?: RunFormOptions; // an export has none
 }
@@ -44,22 +40,27 @@ export interface RunFormOptions {
   usual?: Record<string, string[]>; // methods of the recorded races, by pair
 }
 
-/** With its settings as a link's query. */
-export type Recording = Omit<PlayerOptions['recordings'][0], 'settings'> & { settings: string };
+/** `settings`: as a link's query; `block`: the staged round with other windows and steps. */
+export type Recording = { title: string; url: string; settings: string; block?: string };
+
+/** As the server sends them, with settings by name. */
+export type ServedOptions = Omit<PlayerOptions, 'recordings'> & {
+  recordings: (Omit<Recording, 'settings'> & { settings: Settings })[];
+};
 
 export interface State {
-  shown: Shown; // on the stage
+  shown: ShownRace;
   place: any; // the race on the stage, as `restore` takes it; null: it can't be opened again
   formSettings: string; // of the controls
   runSettings: string; // of the latest run; the controls may have changed since
   stale: string; // a note that the controls do not match the stage
   /** Whose block the server drafts now, and how many of its sizes it has begun. */
-  redrafting: { shown: Shown; part: number; parts: number } | null;
+  redrafting: { shown: ShownRace; part: number; parts: number } | null;
 }
 
 /** The Explore or the Compare tab. */
 export interface ExploreOptions {
-  prefix: 'explore' | 'compare'; // with which the ids of its controls begin
+  tabName: 'explore' | 'compare'; // the ids of its controls begin with it
   /** By question. */
   forms: Record<string, {
     title: string;

@@ -1,5 +1,5 @@
-// Detects that the server is gone: a player that waits too long asks whether it is there. Gradio
-// only reports that the connection was lost and does not end the run.
+// Detects that the server is gone: a job that waits too long asks whether it is there. Gradio only
+// reports that the connection was lost and does not end the run.
 
 /** @typedef {{quiet: number, patience: number, again: number}} Times milliseconds: `quiet`: without
  *  a message until the server is asked; `patience`: for its answer; `again`: before the next try */

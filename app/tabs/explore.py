@@ -57,7 +57,7 @@ def explore_options(tab: str, folder: Path, served: Callable[[Path], str]) -> di
     """The options of a tab's script."""
     forms = exploration.forms(tab)
     return {
-        "prefix": tab,
+        "tabName": tab,
         "forms": forms,
         "pairs": {name: described(name) for name in PAIRS},
         "folder": f"{served(folder)}/",

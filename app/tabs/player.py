@@ -10,10 +10,10 @@ from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import PAIRS
 
-from ..content.predictions import predictions, typical
+from ..content.measured import measured
 from ..content.recordings import RECORDINGS
 from ..controls import NO_STEPS
-from ..links import EXPLORE, LIVE, RACE
+from ..links import LIVE, RACE
 from ..run.kept import KEEP_SECONDS
 from ..run.race import LAST_FRAME
 from . import explore, live, race
@@ -39,8 +39,7 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         for method in METHODS
     }
     return {
-        "kind": tab,
-        "prefix": tab,
+        "tabName": tab,
         "crowded": CROWDED,
         "exactness": EXACTNESS,
         "methods": methods,
@@ -51,7 +50,6 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
         "patience": LAST_FRAME,
         "kept": KEEP_SECONDS,
         "recordings": recorded,
-        "predictions": predictions(explore.RECORDED[EXPLORE]) if tab == LIVE else {},
-        "typical": typical(RECORDINGS, *explore.RECORDED.values()) if tab == LIVE else [],
+        "measured": measured(RECORDINGS, *explore.RECORDED.values()) if tab == LIVE else [],
         "empty": EMPTY[tab],
     }

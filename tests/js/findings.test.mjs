@@ -9,7 +9,7 @@ import { near, trace } from './fixture.mjs';
 
 const [vanilla, drafted] = [trace.lanes.vanilla, trace.lanes.drafted].map(buildLane);
 const run = (more = {}, config = {}) => {
-  const found = runOf(drafted, vanilla, new Set());
+  const found = runOf(drafted, vanilla, []);
   return { ...found, ...more, config: { ...found.config, ...config } };
 };
 const recorded = (name) =>
@@ -32,14 +32,14 @@ test('a run in numbers: what was counted, and what a pass cost', () => {
     const events = trace.lanes.drafted.map((event) =>
       event.kind === 'RunStarted' ? { ...event, config: { ...event.config, ...more } } : event
     );
-    assert.equal(runOf(buildLane(events), vanilla, new Set()).rows, rows);
+    assert.equal(runOf(buildLane(events), vanilla, []).rows, rows);
   }
   assert.ok(found.c > 0 && found.v > 0);
-  assert.equal(runOf(drafted, null, new Set()), null);
+  assert.equal(runOf(drafted, null, []), null);
   const stopped = trace.lanes.drafted.map((event) =>
     event.kind === 'Finished' ? { ...event, reason: 'stopped' } : event
   );
-  assert.equal(runOf(buildLane(stopped), vanilla, new Set()), null, 'a stopped run has no numbers');
+  assert.equal(runOf(buildLane(stopped), vanilla, []), null, 'a stopped run has no numbers');
 });
 
 test('a check has a number of a run', () => {

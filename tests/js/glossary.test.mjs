@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { know, means, parts } from '../../app/static/views/glossary.js';
+import { meaningOf, setSymbols, splitSymbols } from '../../app/static/views/glossary.js';
 
 const element = { classList: { toggle: () => {} }, append: () => {}, setAttribute: () => {} };
 globalThis.document = { createElement: () => element, body: element, addEventListener: () => {} };
@@ -23,19 +23,19 @@ const symbols = {
 };
 
 test('before anything is known, a text is only words', () => {
-  assert.deepEqual(parts('τ and γ'), ['τ and γ']);
-  assert.equal(means('τ'), '');
+  assert.deepEqual(splitSymbols('τ and γ'), ['τ and γ']);
+  assert.equal(meaningOf('τ'), '');
 });
 
 test('symbols are found where they stand alone, the longer one first, and each once', () => {
-  know(symbols);
+  setSymbols(symbols);
   assert.deepEqual(
-    parts('τ is at most γ + 1, and τ at least 1.'),
+    splitSymbols('τ is at most γ + 1, and τ at least 1.'),
     ['', 'τ', ' is at most ', 'γ', ' + 1, and τ at least 1.'],
   );
-  assert.deepEqual(parts('Σ Π α_j, not α'), ['Σ Π ', 'α_j', ', not ', 'α', '']);
-  assert.deepEqual(parts('min(1, p(x)/q(x))'), ['min(1, ', 'p', '(x)/', 'q', '(x))']);
-  assert.deepEqual(parts('c/(v + c)'), ['', 'c', '/(', 'v', ' + c)']);
+  assert.deepEqual(splitSymbols('Σ Π α_j, not α'), ['Σ Π ', 'α_j', ', not ', 'α', '']);
+  assert.deepEqual(splitSymbols('min(1, p(x)/q(x))'), ['min(1, ', 'p', '(x)/', 'q', '(x))']);
+  assert.deepEqual(splitSymbols('c/(v + c)'), ['', 'c', '/(', 'v', ' + c)']);
 });
 
 test('letters of words, of compounds and of other formulas are no symbols', () => {
@@ -49,12 +49,12 @@ test('letters of words, of compounds and of other formulas are no symbols', () =
       'eq',
       'GPTs',
     ]
-  ) assert.deepEqual(parts(words), [words], words);
+  ) assert.deepEqual(splitSymbols(words), [words], words);
 });
 
 test('a symbol says its meaning and its unit; a name of the language is no symbol', () => {
-  assert.equal(means('γ'), 'γ: draft window (tokens)');
-  assert.equal(means('α'), 'α: rate');
-  assert.equal(means('N'), 'N: passes');
-  assert.equal(means('constructor'), '');
+  assert.equal(meaningOf('γ'), 'γ: draft window (tokens)');
+  assert.equal(meaningOf('α'), 'α: rate');
+  assert.equal(meaningOf('N'), 'N: passes');
+  assert.equal(meaningOf('constructor'), '');
 });

@@ -60,7 +60,7 @@ function alone(lane) {
     depths: lane.rounds.flatMap((round) => round.tree ? [round.tree.depths] : []),
     staged: lane.rounds.some((round) => round.tree) ? null : stagedRound(lane),
     shown: lane.texts,
-    settings: lane.header && settingsWords(lane.header.config, new Set(noSteps)),
+    settings: lane.header && settingsWords(lane.header.config, noSteps),
     use: lane.header && useOf(lane.header.config),
   };
 }

@@ -5,18 +5,20 @@ import './dom.mjs';
 import { readFileSync } from 'node:fs';
 const { RaceForm } = await import('../../app/static/race_form.js');
 
+const { linkOf } = await import('../../app/static/state/moment.js');
+
 const [options, cases] = JSON.parse(readFileSync(0, 'utf8'));
+for (const recording of options.recordings) recording.settings = linkOf(recording.settings);
 const found = [];
 for (const [search, ...chosen] of cases) {
   let checked = null;
   const server = { check: (values) => void (checked = values) };
-  const player = {
+  const tab = {
     gradio: { server },
-    job: { state: 'idle', calls: 0 },
-    staging: { recordings: [] },
-    noSteps: new Set(),
+    job: { state: 'idle', requests: 0 },
+    staging: {},
   };
-  const form = new RaceForm({ formSettings: '', shown: {} }, options, player);
+  const form = new RaceForm({ formSettings: '', shown: {} }, options, tab);
   await form.open(search);
   const { settings } = form;
   for (const values of chosen) {

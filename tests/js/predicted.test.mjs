@@ -4,7 +4,7 @@ import {
   between,
   effectWords,
   predictedWords,
-  typicalWords,
+  recordedWords,
 } from '../../app/static/state/predicted.js';
 
 const cells = [
@@ -33,6 +33,18 @@ const one = {
   about: 'Races',
 };
 
+/** Those cells as maps, one for each temperature. */
+const maps = (order) =>
+  [0, 1].map((temperature) => ({
+    ...one,
+    temperature,
+    order,
+    cells: {
+      'block/window': cells.filter(([degree]) => degree === temperature)
+        .map(([, steps, gamma, mean, tau]) => [gamma, steps, 0, 1, mean, null, null, 3, tau]),
+    },
+  }));
+
 test('nothing is said outside of what was measured', () => {
   for (const where of [[0, 1, 5], [0, 1, 1], [2, 1, 2], [0, 4, 4], [0.5, 2, 4]]) {
     assert.equal(between(cells, where), null, String(where));
@@ -40,24 +52,17 @@ test('nothing is said outside of what was measured', () => {
 });
 
 test('a recorded setting has its speed-up, a window between recorded ones is interpolated, all else is not recorded', () => {
-  const known = { toy: { block: { device: 'a CPU', cells: { '': cells } } } };
-  const recorded = [{
-    ...one,
-    cells: {
-      'block/tree': [[8, 1, 8, 1, 1.2, 0.9, 1.4, 5]],
-      'block/window': [[4, 4, 0, 1, 1.17, 1.1, 1.3, 4]],
-    },
-  }];
+  const race = {
+    'block/tree': [[8, 1, 8, 1, 1.2, 0.9, 1.4, 5]],
+    'block/window': [[4, 4, 0, 1, 1.17, 1.1, 1.3, 4]],
+  };
+  const known = [{ ...one, cells: race }, ...maps('left_to_right')];
   const plain = { ...PLAIN, gamma: 4, order: 'max_prob' };
   const words = (more, denoises = true) =>
-    predictedWords(
-      known,
-      recorded,
-      new URLSearchParams({ ...plain, ...more }).toString(),
-      denoises,
-    );
-  assert.match(words({}), /^Predicted: 1\.60×.*3\.00.*a CPU/);
-  assert.match(words({ steps: 3 }, false), /1\.60×/);
+    predictedWords(known, new URLSearchParams({ ...plain, ...more }).toString(), denoises);
+  assert.match(words({}), /^Recorded on A: 1\.60× over 3 prompts\.$/);
+  assert.match(words({ gamma: 3 }), /^Predicted: 1\.40×.*2\.50.*on A/);
+  assert.match(words({ steps: 3, gamma: 3 }, false), /1\.40×/);
   assert.match(words({ steps: 4 }), /on A: 1\.17× over 4 prompts, 95 % interval 1\.10–1\.30/);
   for (
     const other of [
@@ -89,7 +94,7 @@ test('after a run stands the recorded speed-up of its own settings, and where it
   ];
   const plain = { ...PLAIN, gamma: 8, tree_nodes: 0, num_drafts: 1, top_k: 0 };
   const found = (more, device = 'cpu: A', denoises = true) =>
-    typicalWords(known, { config: { ...plain, ...more }, device, dtype: 'fp32' }, denoises);
+    recordedWords(known, { config: { ...plain, ...more }, device, dtype: 'fp32' }, denoises);
   assert.match(found({}).words, /on A: 1\.30× over 5 prompts, 95 % interval 1\.10–1\.60/);
   assert.match(found({}, 'cpu: B').words, /on A: /);
   assert.doesNotMatch(found({}).words, /here/, 'another session recorded it');
@@ -111,18 +116,15 @@ test('after a run stands the recorded speed-up of its own settings, and where it
 });
 
 test('the effect of a setting is measured where it was recorded, else τ / (v + c·T)', () => {
-  const known = { toy: { block: { device: 'a CPU', cells: { left_to_right: cells } } } };
-  const words = (more) => effectWords(known, { ...PLAIN, order: 'left_to_right', ...more });
-  assert.match(words({ gamma: 4 }), /measured on a CPU.* 3\.00 .* 1\.88 .*1\.60×/);
+  const words = (more) =>
+    effectWords(maps('left_to_right'), { ...PLAIN, order: 'left_to_right', ...more });
+  assert.match(words({ gamma: 4 }), /measured on A.* 3\.00 .* 1\.88 .*1\.60×/);
   assert.match(words({ gamma: 4, steps: 2 }), /1\.40×, against 1\.60× with one step/);
   assert.match(words({ gamma: 3 }), /computed.*2\.50 \/ \(1\.79 \+ 0\.00·1\) = 1\.40×/);
   // τ / speed-up is 1.875 with T 1 and 2.286 with T 2: c is 0.41, v 1.46
   assert.match(words({ gamma: 4, steps: 4 }), /T 2.*3\.20 \/ \(1\.46 \+ 0\.41·4\) = 1\.03×/);
-  for (
-    const other of [{ pair: 'b' }, { gamma: 1 }, { temperature: 2 }, { top_k: 3 }, {
-      order: 'random',
-    }]
-  ) {
+  assert.equal(words({ gamma: 4, order: 'random' }), words({ gamma: 4 }), 'one step has no order');
+  for (const other of [{ pair: 'b' }, { gamma: 1 }, { temperature: 2 }, { top_k: 3 }]) {
     assert.equal(words({ gamma: 4, ...other }), '', JSON.stringify(other));
   }
 });

@@ -24,7 +24,7 @@ function pointMass(p, q) {
 
 /** A drafted lane compared with vanilla, in numbers; null if one of them did not finish.
  *  @param {Lane | null} lane @param {Lane | null} vanilla
- *  @param {Set<string>} noSteps drafters without denoising steps
+ *  @param {string[]} noSteps drafters without denoising steps
  *  @param {boolean} [quiet] whether no thread had to wait, so that its times are valid */
 export function runOf(lane, vanilla, noSteps, quiet = true) {
   const { header } = lane ?? {};

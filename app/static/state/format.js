@@ -100,7 +100,7 @@ export const reasonWords = (reason) =>
 /** The settings of a run in a few words, `block · γ 8 · T 4 · ratio`: the drafter, its settings as
  *  specdiff_core/schema/wording.py words them (a test compares the two), and the rule.
  *  @param {Record<string, any>} config
- *  @param {Set<string>} noSteps drafters without denoising steps
+ *  @param {string[]} noSteps drafters without denoising steps
  *  @param {Record<string, string>} [labels] what drafters are called */
 export function settingsWords(config, noSteps, labels = {}) {
   const { drafter, gamma, steps, rule, auto, tree_nodes: nodes, num_drafts: drafts, selection } =
@@ -111,7 +111,7 @@ export function settingsWords(config, noSteps, labels = {}) {
     ? [`B ${most}${nodes}`]
     : drafts > 1
     ? [`K ${drafts} ${selection}`.replace('_', '-')]
-    : noSteps.has(drafter) || (auto && steps === 1)
+    : noSteps.includes(drafter) || (auto && steps === 1)
     ? []
     : [`T ${most}${steps}`];
   const test = rule === SAMPLING.rule || !config.temperature ? [] : [rule];

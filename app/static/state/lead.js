@@ -1,5 +1,6 @@
 // The sentence that leads a race: its result, before the replay and after it. Pure.
 
+import { DRAFTED } from './declared.js';
 import { firstDifference, pace, passesOf, speedUp } from './metrics.js';
 import { complete } from './race.js';
 import { plural, quotedWords, seconds, speedWords } from './format.js';
@@ -74,7 +75,7 @@ export function leadOf({ stage }) {
   const { first, names, lanes, baseline, named } = stage;
   const who = !first
     ? ''
-    : names.length <= 2 && first === 'drafted'
+    : names.length <= 2 && first === DRAFTED
     ? 'A drafter'
     : named[first].label;
   const [lane, base] = [lanes[first ?? ''], lanes[baseline ?? ''] ?? null];

@@ -1,5 +1,5 @@
-// The playhead: play, pause, step, seek, pace. Pure: the player calls tick() and draws. While a race
-// is under way it plays up to the last moment that all lanes have reached.
+// The playhead: a moment of the race on the stage, and how it moves on: paused, stepwise, slowly or in
+// real time. Pure. While a race is under way it plays up to the last moment that all lanes have reached.
 
 /** @import { Stop } from './stops.js' */
 

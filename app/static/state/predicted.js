@@ -6,16 +6,12 @@ import { plural, ratio, times } from './format.js';
 import { useOf } from './marks.js';
 /** @import { RunStarted } from './events.d.ts' */
 
-/** @typedef {[temperature: number, steps: number, gamma: number, speedUp: number,
- *  tau: number]} Cell */
-/** @typedef {Record<string, Record<string, {device: string, cells: Record<string, Cell[]>}>>} Predictions
- *  by pair and drafter; the cells by reveal order, those with T 1 under '' */
 /** @typedef {[gamma: number, steps: number, nodes: number, drafts: number, mean: number,
- *  low: number | null, high: number | null, prompts: number]} Mean speed-up over prompts, with its
- *  95 % interval */
-/** @typedef {{pair: string, temperature: number, order: string, device: string, dtype: string, about: string,
- *  cells: Record<string, Mean[]>}} Measured means by drafter and shape
- *  (app/content/predictions.py) */
+ *  low: number | null, high: number | null, prompts: number, tau?: number]} Mean speed-up over prompts,
+ *  with its 95 % interval; `tau`: in a γ × T map */
+/** @typedef {{pair: string, temperature: number, order: string, device: string, dtype: string,
+ *  about: string, cells: Record<string, Mean[]>}} Measured means by drafter and shape
+ *  (app/content/measured.py) */
 
 /** Speed-up and tokens per round between cells, interpolated linearly in one coordinate after the
  *  other; null outside the measured range.
@@ -42,11 +38,17 @@ const samplesAsUsual = (settings) =>
     (settings[name] ?? usual) === usual || (name === 'rule' && !settings.temperature)
   );
 
-/** The cells of a map with a run's reveal order. @param {Predictions} predictions
- *  @param {Record<string, any>} config @returns {Cell[]} */
-function cellsOf(predictions, { pair, drafter, order }) {
-  const { cells = {} } = predictions[pair]?.[drafter] ?? {};
-  return cells[order] ?? cells[''] ?? [];
+/** The γ × T maps of a run's drafter and reveal order, as cells of temperature, T, γ, speed-up and τ, and
+ *  their device. @param {Measured[]} tables @param {Record<string, any>} config */
+function mapOf(tables, { pair, drafter, order }) {
+  const found = tables.filter((table) => table.pair === pair).flatMap((table) =>
+    (table.cells[`${drafter}/window`] ?? []).flatMap(([gamma, steps, , , mean, , , , tau]) =>
+      tau && (steps === 1 || table.order === order)
+        ? [{ table, cell: [table.temperature, steps, gamma, mean, tau] }]
+        : []
+    )
+  );
+  return { cells: found.map(({ cell }) => cell), device: named(found[0]?.table.device ?? '') };
 }
 
 /** The recorded cells with exactly the settings of a run, the most prompts first.
@@ -88,41 +90,38 @@ const named = (device) => device.replace(/^\w+: /, '');
 
 /**
  * The prediction for settings, in words: recorded, or interpolated between recorded windows. Empty
- * without a drafter. @param {Predictions} predictions
- * @param {Measured[]} typical
+ * without a drafter. @param {Measured[]} tables
  * @param {string} settings settings as a link's query
  * @param {boolean} denoises whether the drafter uses T
  */
-export function predictedWords(predictions, typical, settings, denoises) {
+export function predictedWords(tables, settings, denoises) {
   const config = settingsOf(settings);
-  const { pair, drafter, temperature, gamma } = config;
+  const { drafter, temperature, gamma } = config;
   if (!drafter || drafter === 'none') return '';
-  const [same] = recorded(typical, config, denoises);
+  const [same] = recorded(tables, config, denoises);
   if (same) return `Recorded on ${named(same.table.device)}: ${meanWords(same.cell)}.`;
-  const steps = denoises ? config.steps : 1;
+  const { cells, device } = mapOf(tables, config);
   const [speedUp, tau] = (samplesAsUsual(config) && useOf(config) === 'window' &&
-    between(cellsOf(predictions, config), [temperature, steps, gamma])) || [];
+    between(cells, [temperature, denoises ? config.steps : 1, gamma])) || [];
   return speedUp
-    ? `Predicted: ${times(speedUp)} with ${
-      ratio(tau)
-    } tokens per round, between recorded windows ` +
-      `on ${predictions[pair][drafter].device}.`
+    ? `Predicted: ${times(speedUp)} with ${ratio(tau)} tokens per round, between recorded ` +
+      `windows on ${device}.`
     : 'These settings were not recorded, so there is no prediction.';
 }
 
 /** The effect of a window and its steps on whole answers, in words: measured, where they were recorded,
  *  else τ / (v + c·T) from the recorded windows around them. Empty outside of those.
- *  @param {Predictions} predictions @param {Record<string, any>} config */
-export function effectWords(predictions, config) {
-  const { pair, drafter, temperature, steps, gamma } = config;
-  const here = cellsOf(predictions, config).filter(([degree]) => degree === temperature);
+ *  @param {Measured[]} tables @param {Record<string, any>} config */
+export function effectWords(tables, config) {
+  const { temperature, steps, gamma } = config;
+  const { cells, device } = mapOf(tables, config);
+  const here = cells.filter(([degree]) => degree === temperature);
   if (!samplesAsUsual(config)) return '';
   const at = (T) => between(here, [temperature, T, gamma]);
   const counts = [...new Set(here.map(([, T]) => T))].sort((a, b) => a - b).filter(at);
   const [first, last] = [counts[0], counts[counts.length - 1]];
   const [speedUp, tau] = (counts.length && at(Math.min(steps, last))) || [];
   if (!speedUp) return '';
-  const device = predictions[pair][drafter].device;
   if (here.some(([, T, size]) => T === steps && size === gamma)) {
     const [one] = (steps > 1 && at(1)) || [];
     return `Whole answers, measured on ${device}: ${ratio(tau)} tokens per round, in the ` +
@@ -145,7 +144,7 @@ export function effectWords(predictions, config) {
  *  or these settings were not recorded. @param {Measured[]} tables
  *  @param {RunStarted} header
  *  @param {boolean} denoises whether the drafter uses T */
-export function typicalWords(tables, { config, device, dtype }, denoises) {
+export function recordedWords(tables, { config, device, dtype }, denoises) {
   const [kind] = device.split(':');
   const [same] = recorded(
     tables.filter((table) => table.device.startsWith(kind)),

@@ -1,5 +1,6 @@
 // A race of any number of lanes: its lanes, their places, and how it ends. Pure.
 
+import { BASELINE } from './declared.js';
 import { isServed, isVanilla } from './lane.js';
 import { clockOf, speedUpSoFar, tau, waiting } from './metrics.js';
 import { plural, reasonWords } from './format.js';
@@ -25,9 +26,7 @@ export function choose(lanes, names = null) {
 
 /** The lane that speed-ups refer to: vanilla, or whichever has no drafter. @param {Lanes} lanes */
 export function baselineOf(lanes, names) {
-  return names.includes('vanilla')
-    ? 'vanilla'
-    : names.find((name) => isVanilla(lanes[name])) ?? null;
+  return names.includes(BASELINE) ? BASELINE : names.find((name) => isVanilla(lanes[name])) ?? null;
 }
 
 /** @param {Lane | null} lane @returns {boolean} whether it finished: neither stopped nor failed */

@@ -1,5 +1,6 @@
 // The settings of a race in its form: from a link, a preset, or a race that was recorded or run. Pure.
 
+import { BASELINE } from './declared.js';
 import { cast, FormValues, plain } from './form_values.js';
 import { linkOf } from './moment.js';
 /** @import { RunFormOptions } from '../tabs.d.ts' */
@@ -74,7 +75,7 @@ export class RunSettings extends FormValues {
     const { methods } = this.values();
     const isUsual = Object.values(usual).some((names) => names.join() === methods.join());
     const kept = (isUsual && usual[name]) || methods.filter((method) => method in pair.methods);
-    const some = Object.keys(pair.methods).filter((method) => method !== 'vanilla').slice(0, 1);
+    const some = Object.keys(pair.methods).filter((method) => method !== BASELINE).slice(0, 1);
     return { ...values, methods: kept.length ? kept : some };
   }
 

@@ -1,4 +1,4 @@
-// The stage of a player: lanes of a trace or of a race under way, and their states at a time. Pure.
+// The stage: lanes of a trace or of a race under way, and their states at a time. Pure.
 
 import { buildLane, extend, isOver } from './lane.js';
 import { stateAt } from './progress.js';

@@ -1,5 +1,6 @@
 // Runs along one text: a cell for each token, and what differs. Pure.
 
+import { BASELINE } from './declared.js';
 import { isVanilla, rejectedOf } from './lane.js';
 import { stateAt } from './progress.js';
 /** @import { Answer } from './exploration.js' */
@@ -20,7 +21,7 @@ export function trackOf(lane, start = 1) {
     position: start + i,
     id,
     text: lane.texts[i],
-    kind: vanilla ? 'vanilla' : source,
+    kind: vanilla ? BASELINE : source,
     round,
     differs: false,
     begins: tokens[i - 1]?.round !== round,

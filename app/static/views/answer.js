@@ -7,7 +7,7 @@ import { download } from './dom.js';
 import { Figures } from './figures.js';
 import { FORMULAS } from '../state/formulas.js';
 import { applies, settled } from './figure.js';
-import { means } from './glossary.js';
+import { meaningOf } from './glossary.js';
 /** @import { Answer as Result, Figure } from '../state/exploration.js' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Part, Widget } from '../tabs.d.ts' */
@@ -35,7 +35,9 @@ function Rows({ rows, meanings, open, unfold }) {
           <table class="sd-table">
             <thead>
               <tr>${columns.map((name) =>
-                html`<th scope="col" title=${means(meanings[name]) || meanings[name]}>${name}</th>`
+                html`<th scope="col" title=${
+                  meaningOf(meanings[name]) || meanings[name]
+                }>${name}</th>`
               )}</tr>
             </thead>
             <tbody>${rows.map((row) =>

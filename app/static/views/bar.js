@@ -1,4 +1,4 @@
-// The player bar: play, step, scrub, pace, download; and what the player does now.
+// The bar of playback: play, step, scrub, pace, download; and what the playhead does now.
 
 import { Button, html, icon, Link, Select } from './ui.js';
 import { seconds, slowWords } from '../state/format.js';

@@ -20,7 +20,7 @@ import { isJudged } from '../state/verifier.js';
 /** @import { Block } from '../state/block.js' */
 /** @import { Acts } from '../acts.js' */
 /** @import { Size } from './knobs.js' */
-/** @import { Predictions } from '../state/predicted.js' */
+/** @import { Measured } from '../state/predicted.js' */
 /** @import { Tile } from '../state/blanks.js' */
 
 /** The round on the stage: the one that plays, or, before and after, the staged one.
@@ -60,7 +60,7 @@ const TileView = ({ tile: { kind, words, heat, mark, said, others }, lit, open, 
  * @typedef {object} Redrawn the staged round with other windows and steps
  * @property {Block | null} block that was drafted so @property {boolean} sized whether the server
  *  can do that @property {{part: number, parts: number} | null} redrafting how far it is
- * @property {Predictions} predictions of whole answers
+ * @property {Measured[]} measured speed-ups of whole answers
  */
 /** @typedef {Pick<Acts, 'redraft' | 'stopRedraft' | 'challenge' | 'askForPrompt'> &
  *  Record<'skip' | 'playStaged' | 'verify', () => void>} StageActs `skip`: to real time; `verify`: the
@@ -73,7 +73,7 @@ const TileView = ({ tile: { kind, words, heat, mark, said, others }, lit, open, 
 export function Blanks(
   { scene, redrawn, own, acts, source, children },
 ) {
-  const { block, sized, redrafting, predictions } = redrawn;
+  const { block, sized, redrafting, measured } = redrawn;
   const [open, setOpen] = useState(-1);
   const [size, setSize] = useState(/** @type {Size | null} */ (null));
   const { stage, isSlow, selected, baseline, lanes, clocks, over, state } = scene;
@@ -98,7 +98,7 @@ export function Blanks(
     baseline: base,
     number: speed === null || stage.doubt(selected ?? '') ? '' : times(speed),
   };
-  const effect = config ? effectWords(predictions, { ...config, ...chosen }) : '';
+  const effect = config ? effectWords(measured, { ...config, ...chosen }) : '';
   const watch = isSlow
     ? html`<${Link} act=${acts.skip}>Skip to real time<//>`
     : stage.present.length > 0 &&

@@ -19,7 +19,7 @@ let tip = null;
 let pointed = null;
 
 /** Set the meanings of the symbols, once per page. @param {Symbols | undefined} given */
-export function know(given) {
+export function setSymbols(given) {
   if (!given || pattern) return;
   Object.assign(symbols, given);
   const marked = Object.keys(given).filter((symbol) => given[symbol].prose).sort((a, b) =>
@@ -59,14 +59,14 @@ export function know(given) {
 }
 
 /** A symbol, its meaning and its unit as a sentence; empty for other text. */
-export function means(symbol) {
+export function meaningOf(symbol) {
   const entry = symbols[symbol];
   return entry ? `${symbol}: ${entry.meaning}${entry.unit ? ` (${entry.unit})` : ''}` : '';
 }
 
 /** Split a text into words and symbols in turn, words first. Symbols in `said` stay words.
  *  @param {string} words @param {Set<string>} [said] */
-export function parts(words, said = new Set()) {
+export function splitSymbols(words, said = new Set()) {
   const pieces = [''];
   let end = 0;
   for (const { 1: symbol, index } of pattern ? words.matchAll(pattern) : []) {
@@ -94,7 +94,7 @@ export function gloss(root) {
   for (const node of texts) {
     const parent = node.parentElement;
     if (!parent || parent.closest(QUIET)) continue;
-    const cut = parts(
+    const cut = splitSymbols(
       node.data,
       said(parent.closest('p, li, dt, dd, td, th, h2, h3, header, summary, button') ?? root),
     );
@@ -117,7 +117,7 @@ export function gloss(root) {
  *  Tab key only if no other element in its panel, or on the panels around it, has the same tip.
  *  @param {Element} title @param {string} words */
 export function glossAxis(title, words) {
-  const axisSymbols = parts(words).filter((_, i) => i % 2);
+  const axisSymbols = splitSymbols(words).filter((_, i) => i % 2);
   const others = [
     ...((title.closest('.sd-exp-figures') ?? title.closest('section'))?.querySelectorAll(
       '[data-symbol][tabindex="0"]',
@@ -134,7 +134,7 @@ export function glossAxis(title, words) {
 
 function show(target) {
   const words = (/** @type {HTMLElement | null} */ (target)?.dataset.symbol ?? '').split(' ').map(
-    means,
+    meaningOf,
   ).filter(Boolean).join('\n');
   if (!tip || !target || !words) return;
   hide();

@@ -9,6 +9,7 @@ import { isVanilla } from '../state/lane.js';
 import { markOf } from '../state/race.js';
 import { modelOf } from '../state/report.js';
 /** @import { Lane } from '../state/lane.js' */
+/** @import { PlayerOptions } from '../tabs.d.ts' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Study } from '../study.js' */
 
@@ -33,7 +34,7 @@ const TITLES = Object.fromEntries(COLUMNS.map(([key, , title]) => [key, title]))
 const ROW_KEYS = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity, Enter: 0, ' ': 0 };
 
 /** A lane's settings, or what its method is. @param {Lane | null} lane @param {string} about
- *  @param {Naming} naming */
+ *  @param {Options} options */
 function subtitle(lane, about, { noSteps, drafters }) {
   const header = lane?.header;
   if (!header) return about;
@@ -49,9 +50,8 @@ function subtitle(lane, about, { noSteps, drafters }) {
   return `an attached server${tau ? `, reports ${tau}` : ''}`;
 }
 
-/** @param {{scene: Scene, name: string, prefix: string, naming: Naming, select: () => void}}
- *  props */
-function Head({ scene, name, prefix, naming, select }) {
+/** @param {{scene: Scene, name: string, options: Options, select: () => void}} props */
+function Head({ scene, name, options, select }) {
   const { lanes: { [name]: lane }, named: { [name]: named }, rows: { [name]: row } } = scene;
   const mark = markOf(lane, row, scene.stage.ends[name], scene.ranks[name], scene.absent);
   const columns = scene.names.length <= 2;
@@ -60,7 +60,7 @@ function Head({ scene, name, prefix, naming, select }) {
   const tab = columns ? {} : {
     role: 'tab',
     'aria-selected': String(selected),
-    'aria-controls': `${prefix}-panel`,
+    'aria-controls': `${options.tabName}-panel`,
     tabindex: selected ? 0 : -1,
   };
   const number = (key, value, unit, attributes = {}) =>
@@ -73,10 +73,10 @@ function Head({ scene, name, prefix, naming, select }) {
   const kind = [selected && 'sd-selected', !lane && 'sd-absent'];
   const style = { '--lane': `var(--sd-${named.colour})` };
   const stops = columns ? undefined : null;
-  const settings = subtitle(lane, named.about, naming);
+  const settings = subtitle(lane, named.about, options);
   const share = row ? row.share : 0;
   return html`
-    <div class=${classes('sd-lane', ...kind)} id="${prefix}-lane-${name}" style=${style}
+    <div class=${classes('sd-lane', ...kind)} id="${options.tabName}-lane-${name}" style=${style}
       data-state=${mark.kind} data-busy=${String(Boolean(doubt))} onclick=${select} ...${tab}>
         <span class="sd-lane-place" title=${mark.placeTitle || null}>${mark.place}</span>
         <span class="sd-lane-who">
@@ -97,18 +97,16 @@ function Head({ scene, name, prefix, naming, select }) {
   `;
 }
 
-/** @typedef {{noSteps: Set<string>, drafters: Record<string, Record<string, string>>}} Naming
- *  `noSteps`: drafters that don't denoise; `drafters`: what they are called, by pair */
+/** @typedef {Pick<PlayerOptions, 'drafters' | 'noSteps' | 'tabName'>} Options */
 /**
  * @typedef {object} Props
- * @property {Scene} scene @property {string} prefix of ids
- * @property {Naming} naming
+ * @property {Scene} scene @property {Options} options
  * @property {Study} study what the visitor looks at closely
  * @property {(name: string) => void} select a lane
  */
 
 /** @param {Props} props */
-export function Lanes({ scene, prefix, naming, study, select }) {
+export function Lanes({ scene, options, study, select }) {
   const [all, setAll] = useState(false);
   const [whole, setWhole] = useState(false);
   const { names, named, lanes, states, selected } = scene;
@@ -167,8 +165,7 @@ export function Lanes({ scene, prefix, naming, study, select }) {
       <div class="sd-lane-list" onkeydown=${keys} ...${list}>
           ${names.map((name) =>
             html`
-              <${Head} key=${name} scene=${scene} name=${name} prefix=${prefix}
-                naming=${naming}
+              <${Head} key=${name} scene=${scene} name=${name} options=${options}
                 select=${() => select(name)} />
             `
           )}

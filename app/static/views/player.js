@@ -1,4 +1,4 @@
-// The layout of a player, and the figures below the window.
+// What the Live or the Race tab shows: the layout of its views, and the figures below the window.
 
 import { acceptanceFigure, confidenceFigure, tokensFigure } from '../state/charts.js';
 import { Bar } from './bar.js';
@@ -9,17 +9,16 @@ import { DraftWindow } from './window.js';
 import { Hero, Numbers } from './score.js';
 import { Lanes } from './lanes.js';
 import { LeadSentence, Source } from './source.js';
-import { RoomNotice } from './notes.js';
 import { isRun } from '../state/moment.js';
 import { isServed } from '../state/lane.js';
 import { useOf } from '../state/marks.js';
 /** @import { Acts } from '../acts.js' */
-/** @import { PlayerOptions as Options, Recording, State } from '../tabs.d.ts' */
+/** @import { Child } from '../vendor/preact.d.ts' */
+/** @import { PlayerOptions as Options, State } from '../tabs.d.ts' */
 /** @import { Lane } from '../state/lane.js' */
 /** @import { Scene } from '../state/stage.js' */
-/** @import { Shown } from '../state/shown.js' */
-/** @import { Playback } from '../playback.js' */
-/** @import { Study } from '../study.js' */
+/** @import { ShownRace } from '../state/shown_race.js' */
+/** @import { PlaybackControls } from '../playback_controls.js' */
 
 const FIGURES = {
   tokens: tokensFigure,
@@ -29,27 +28,23 @@ const FIGURES = {
 const WITHOUT = 'The chart library could not be loaded; all numbers above are complete without it.';
 
 /** Whether a lane is a run of ours whose windows can have other sizes and steps.
- *  @param {Lane | null} lane @param {Set<string>} noSteps drafters that don't denoise */
+ *  @param {Lane | null} lane @param {string[]} noSteps drafters that don't denoise */
 function fills(lane, noSteps) {
   const header = lane?.finished && !isServed(lane) ? lane.header : null;
   return Boolean(header) && useOf(header?.config ?? null) === 'window' &&
-    !noSteps.has(String(header?.config.drafter));
+    !noSteps.includes(String(header?.config.drafter));
 }
 
 /**
  * @typedef {object} Props
- * @property {Scene} scene @property {Shown} shown @property {Options} options
- * @property {Set<string>} noSteps drafters that don't denoise
- * @property {Recording[]} recordings @property {HTMLElement} card for errors
- * @property {HTMLElement} status of a run @property {string} stale a note that the controls differ
- * @property {string} voice what assistive technology reads out
- * @property {Study} study what the visitor looks at closely
- * @property {State['redrafting']} redrafting @property {Playback} playback moves the playhead
- * @property {Acts} acts
+ * @property {ShownRace} shown on the stage @property {Scene} scene its state at the playhead
+ * @property {Options} options @property {PlaybackControls} playback @property {Acts} acts
+ * @property {State['redrafting']} redrafting @property {HTMLElement} card for errors
+ * @property {Child} children notes about the form and the run
  */
 
 /** @extends {Component<Props>} */
-export class Player extends Component {
+export class PlayerView extends Component {
   /** @override */ componentDidMount() {
     const places = /** @type {HTMLElement} */ (this.base?.parentElement).querySelectorAll(
       '.sd-plot',
@@ -64,11 +59,11 @@ export class Player extends Component {
   }
 
   /** @param {Props} props @override */
-  render(props) {
-    const { scene, shown, options, noSteps, recordings, card, status, stale, voice } = props;
-    const { study, redrafting, playback, acts } = props;
-    const { prefix, exactness } = options;
-    const raced = options.kind === 'race';
+  render({ scene, shown, options, playback, acts, redrafting, card, children }) {
+    const { tabName, noSteps, exactness, measured } = options;
+    const { chooseRecording, keepMoment, runQuietly, save } = acts;
+    const { study } = playback;
+    const raced = tabName === 'race';
     const chart = (name, title, hint, area) =>
       html`
         <section class="sd-panel sd-chart" aria-label=${title} data-area=${area}>
@@ -77,17 +72,16 @@ export class Player extends Component {
         </section>
       `;
     const hero = html`
-      <${Hero} scene=${scene} source=${shown.source} options=${options}
-        noSteps=${noSteps} runQuietly=${acts.runQuietly}
+      <${Hero} scene=${scene} source=${shown.source} options=${options} runQuietly=${runQuietly}
         scrollToRound=${(round) => playback.scrollToRound(round)} />
     `;
     const bar = html`
       <${Bar} playhead=${shown.playhead} move=${(change) => playback.act(change)}
-        toEdge=${() => playback.toEdge()} save=${acts.save} />
+        toEdge=${() => playback.toEdge()} save=${save} />
     `;
     const source = html`
-      <${Source} shown=${shown} raced=${raced} recordings=${recordings}
-        kept=${options.kept} choose=${acts.chooseRecording} keepMoment=${acts.keepMoment} />
+      <${Source} shown=${shown} options=${options} choose=${chooseRecording}
+        keepMoment=${keepMoment} />
     `;
     const staged = {
       ...acts,
@@ -103,23 +97,19 @@ export class Player extends Component {
               block: shown.block,
               sized: isRun(shown.file) && fills(scene.lane, noSteps),
               redrafting: redrafting?.shown === shown ? redrafting : null,
-              predictions: options.predictions,
+              measured,
             }}>${hero}${bar}<//><//>
       `}
             <${ElementSlot} element=${card} />
             ${raced && source}
-            <${RoomNotice} /><p class="sd-stale" role="status" hidden=${!stale}>${stale}</p>
-            <${ElementSlot} element=${status} />
+            ${children}
             <p class="sd-panel sd-empty">${options.empty}</p>
             <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
               ${raced && hero}
-              <${Lanes} scene=${scene} prefix=${prefix} study=${study} naming=${{
-                noSteps,
-                drafters: options.drafters,
-              }}
+              <${Lanes} scene=${scene} options=${options} study=${study}
                 select=${(name) => playback.selectLane(name)} />
               ${raced && bar}
-              <${DraftWindow} scene=${scene} prefix=${prefix} study=${study}
+              <${DraftWindow} scene=${scene} prefix=${tabName} study=${study}
                 jump=${(round) =>
                   playback.goToRound(round)} /><${Numbers} scene=${scene} exactness=${exactness} />
               ${chart('tokens', 'Tokens over decode time', 'a step for each round', 'tokens')}
@@ -136,7 +126,7 @@ export class Player extends Component {
                     'largest probability, this round; at temperature 0 that of the softmax at 1',
                   )}</div></details>
             </div>
-            <div class="sd-voice" aria-live="polite">${voice}</div>
+            <div class="sd-voice" aria-live="polite">${playback.voice}</div>
     `;
   }
 }

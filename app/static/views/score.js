@@ -4,7 +4,7 @@ import { classes, glossed, html, Link } from './ui.js';
 import { numbers, outcome, sameText, verdict } from '../state/headline.js';
 import { speedUpSoFar } from '../state/metrics.js';
 import { times } from '../state/format.js';
-import { typicalWords } from '../state/predicted.js';
+import { recordedWords } from '../state/predicted.js';
 import { whySlow } from '../state/slow.js';
 /** @import { PlayerOptions as Options } from '../tabs.d.ts' */
 /** @import { Scene } from '../state/stage.js' */
@@ -33,9 +33,9 @@ function comparison({ stage, lanes, states, clocks, selected }, exactness) {
   return { pair, states: stage.pair(states, selected), clocks: stage.pair(clocks, selected), race };
 }
 
-/** @param {{scene: Scene, source: string, options: Pick<Options, 'exactness' | 'typical'>,
- *  noSteps: Set<string>, scrollToRound: (round: number) => void, runQuietly: () => void}} props */
-export function Hero({ scene, source, options, noSteps, scrollToRound, runQuietly }) {
+/** @param {{scene: Scene, source: string, options: Pick<Options, 'exactness' | 'measured' | 'noSteps'>,
+ *  scrollToRound: (round: number) => void, runQuietly: () => void}} props */
+export function Hero({ scene, source, options, scrollToRound, runQuietly }) {
   const { pair, states, clocks, race } = comparison(scene, options.exactness);
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
   const alone = baseline &&
@@ -54,9 +54,9 @@ export function Hero({ scene, source, options, noSteps, scrollToRound, runQuietl
   const end = Math.max(2, Math.ceil((race.final ?? 0) * 1.25));
   const name = scene.names.length > 2 ? scene.named[scene.selected ?? '']?.label : '';
   const { drafted, vanilla } = pair;
-  const denoises = !noSteps.has(String(drafted?.header?.config.drafter));
-  const typical = drafted?.header && vanilla &&
-    typicalWords(options.typical, drafted.header, denoises);
+  const denoises = !options.noSteps.includes(String(drafted?.header?.config.drafter));
+  const recorded = drafted?.header && vanilla &&
+    recordedWords(options.measured, drafted.header, denoises);
   const over = clocks.drafted?.done && clocks.vanilla?.done && race.trusted;
   const slow = over && whySlow(drafted, vanilla);
   const kind = classes(race.lossy && 'sd-lossy', !race.trusted && 'sd-crowded');
@@ -66,7 +66,7 @@ export function Hero({ scene, source, options, noSteps, scrollToRound, runQuietl
     <div class="sd-scale" aria-hidden="true" style=${sizes}>
       <u class="sd-scale-one" title="vanilla: 1×"></u></div>
   `;
-  const measured = over && race.final !== null && typical &&
+  const ownSpeed = over && race.final !== null && recorded &&
     html`; <b>this prompt: ${times(race.final)}</b>`;
   return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
     <h2 class="sd-hero-name">${name}</h2>
@@ -74,7 +74,9 @@ export function Hero({ scene, source, options, noSteps, scrollToRound, runQuietl
     slower && html`<small>slower: </small>`
   }${speed}</span><span class="sd-speed-words">${words}</span></div>
     ${scale}
-    ${typical && html`<p class="sd-typical" title=${typical.about}>${typical.words}${measured}</p>`}
+    ${
+    recorded && html`<p class="sd-typical" title=${recorded.about}>${recorded.words}${ownSpeed}</p>`
+  }
     ${
     slow && html`
       <p

@@ -6,8 +6,8 @@ import { isRun } from '../state/moment.js';
 import { keptRuns } from '../run_links.js';
 import { leadOf } from '../state/lead.js';
 import { milliseconds, seconds } from '../state/format.js';
-/** @import { Recording } from '../tabs.d.ts' */
-/** @import { Shown } from '../state/shown.js' */
+/** @import { PlayerOptions as Options, Recording } from '../tabs.d.ts' */
+/** @import { ShownRace } from '../state/shown_race.js' */
 /** @import { Scene } from '../state/stage.js' */
 /** @import { Lanes } from '../state/race.js' */
 
@@ -61,9 +61,7 @@ function Report({ lanes, title, together }) {
 
 /**
  * @typedef {object} Props
- * @property {Shown} shown @property {boolean} raced on the Race tab, which names its recordings
- * @property {Recording[]} recordings to choose from
- * @property {number} kept seconds that the server keeps a run
+ * @property {ShownRace} shown @property {Pick<Options, 'tabName' | 'recordings' | 'kept'>} options
  * @property {(recording: Recording) => void} choose one
  * @property {(button: HTMLElement) => void} keepMoment gives a link to it
  */
@@ -73,12 +71,13 @@ export class Source extends Component {
   /** @override */ state = { open: false };
 
   /** @param {Props} props @param {{open: boolean}} state @override */
-  render({ shown, raced, recordings, kept, choose, keepMoment }, { open }) {
+  render({ shown, options, choose, keepMoment }, { open }) {
     const { stage, trace, source, file, growing } = shown;
+    const { tabName, recordings, kept } = options;
     const runs = growing ? [] : keptRuns(kept);
     const days = Math.round(kept / 86400);
     const header = headerOf(stage.lanes);
-    const titled = raced && TITLED.includes(source) ? ` · ${trace?.title}` : '';
+    const titled = tabName === 'race' && TITLED.includes(source) ? ` · ${trace?.title}` : '';
     const note = `${titled}${stage.left ? ` · ${stage.left} more lanes are not shown` : ''}`;
     const words = header
       ? `${modelOf(header)} on ${placeOf(header)} · ${dateOf(header.started_at)}${note}`

@@ -3,7 +3,7 @@
 // @ts-types="../vendor/preact.d.ts"
 import { Component, html, render } from '../vendor/preact.js';
 import { until } from './dom.js';
-import { parts } from './glossary.js';
+import { splitSymbols } from './glossary.js';
 // @ts-types="../vendor/preact.d.ts"
 export { Component, html, render, useState } from '../vendor/preact.js';
 /** @import { Child } from '../vendor/preact.d.ts' */
@@ -81,7 +81,9 @@ export const glossed = (words, stops = new Set()) => {
     }>${part}</abbr>`;
   };
   return words.split(/\^\(([^()]*)\)/).map((piece, i) =>
-    i % 2 ? html`<sup>${parts(piece, said).map(marked)}</sup>` : parts(piece, said).map(marked)
+    i % 2
+      ? html`<sup>${splitSymbols(piece, said).map(marked)}</sup>`
+      : splitSymbols(piece, said).map(marked)
   );
 };
 

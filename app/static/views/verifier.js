@@ -11,7 +11,7 @@ import { wordsOf } from '../state/narrate.js';
 /** @type {Record<string, string>} short labels of keys */
 const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
-/** @typedef {{game: Verifier, act: Pick<Study, 'judge' | 'judgeNext' | 'judged' | 'share'>}} Props */
+/** @typedef {{game: Verifier, act: Pick<Study, 'judge' | 'judgeNext' | 'leaveGame' | 'share'>}} Props */
 
 /** @extends {View<Props, {}>} */
 export class Judge extends View {
@@ -38,7 +38,7 @@ export class Judge extends View {
       <section class="sd-inspector sd-judge" aria-label="You are the big model" tabindex="-1">
         <header>
           <h3>You are the big model: round ${view.round + 1}, position ${test.position + 1}</h3>
-          <${Button} label="Done (Escape)" act=${() => act.judged()}>✕<//></header>
+          <${Button} label="Done (Escape)" act=${() => act.leaveGame()}>✕<//></header>
         <p class="sd-judge-text"><bdi>${game.before}</bdi> ${game.tokens.map((id) =>
           html`
             <b class="sd-c sd-fresh">${cell(piece(lane, id))}</b>
@@ -54,7 +54,7 @@ export class Judge extends View {
           ]
           : [
             button(last ? 'Next round' : 'Next token', 'ArrowRight', () => act.judgeNext()),
-            button('Done', 'Escape', () => act.judged()),
+            button('Done', 'Escape', () => act.leaveGame()),
           ]}<b>${game.score}</b>${game.judged > 0 &&
           html`<${Link} act=${(event) => act.share(event.currentTarget)}>Share my score<//>`}</div>
         ${answer !== null && html`<${Bars} what=${game.what} lane=${lane} greedy=${game.greedy} />`}

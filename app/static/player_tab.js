@@ -1,27 +1,27 @@
-// The player of the page, for any number of lanes: a race job, what is on the stage, and the playhead
-// over it. The Live and the Race tab each have one.
+// The Live or the Race tab: its form, its job, and the race on its stage, which it draws.
 
 import { arrowTabs } from './views/keys.js';
-import { html, render } from './views/ui.js';
+import { ElementSlot, html, render } from './views/ui.js';
 import { fileOf, Staging } from './staging.js';
 import { Frames } from './frames.js';
 import { isOnScreen, register } from './page.js';
 import { isRun, linkOf, readMoment } from './state/moment.js';
-import { know } from './views/glossary.js';
+import { setSymbols } from './views/glossary.js';
 import { listen } from './messages.js';
-import { Playback } from './playback.js';
-import { Player } from './views/player.js';
+import { PlaybackControls } from './playback_controls.js';
+import { PlayerView } from './views/player.js';
 import { Playhead } from './state/playhead.js';
 import { RaceForm } from './race_form.js';
 import { RaceJob } from './race_job.js';
 import { raceLesson } from './lesson_race.js';
 import { recall } from './storage.js';
-import { Shown } from './state/shown.js';
+import { RoomNotice } from './views/notes.js';
+import { ShownRace } from './state/shown_race.js';
 import { Stage } from './state/stage.js';
 import { store } from './store.js';
 import { visitorActs } from './acts.js';
 /** @import { Gradio } from './job.js' */
-/** @import { PlayerOptions as Options, State } from './tabs.d.ts' */
+/** @import { PlayerOptions as Options, ServedOptions, State } from './tabs.d.ts' */
 
 const UNREADABLE = {
   title: 'This trace cannot be shown',
@@ -30,42 +30,39 @@ const UNREADABLE = {
 };
 const BETWEEN = 80; // milliseconds between two pictures of a race under way, at least
 
-export class App {
+export class PlayerTab {
   /** @param {HTMLElement} root @param {Options} options @param {Gradio} gradio */
   constructor(root, options, gradio) {
     this.root = root;
     this.options = options;
     this.gradio = gradio;
-    this.recordings = options.recordings.map((recording) => ({
-      ...recording,
-      settings: linkOf(recording.settings),
-    }));
-    this.noSteps = new Set(options.noSteps);
     this.frames = new Frames({
       tick: (milliseconds) => this.playback.tick(milliseconds),
-      draw: () => this.drawOrSay(),
+      draw: () => this.tryToDraw(),
       gap: () => this.shown.growing ? BETWEEN : 0,
     });
     /** @type {State} */
     this.state = store({
-      shown: new Shown(new Stage([], {}, options), new Playhead()),
+      shown: new ShownRace(new Stage([], {}, options), new Playhead()),
       place: null,
       formSettings: '',
       runSettings: '',
       stale: '',
       redrafting: /** @type {State['redrafting']} */ (null),
     }, () => this.frames.requestDraw());
-    this.playback = new Playback(
+    this.playback = new PlaybackControls(
       root,
       () => this.shown,
       this.frames,
       () => this.momentQuery() || this.query(),
     );
+    /** @type {RaceJob} */
     this.job = new RaceJob(root, options, this, gradio.trigger);
     this.staging = new Staging(this.state, options, this, () => {
       this.form.compare();
       this.frames.requestDraw();
     });
+    /** @type {RaceForm} */
     this.form = new RaceForm(this.state, options, this);
     this.acts = visitorActs(this);
     this.lesson = raceLesson(this);
@@ -111,13 +108,13 @@ export class App {
 
   /** The moment on the stage as a link's query; empty if it has none. */
   momentQuery() {
-    return this.shown.moment(this.options.kind);
+    return this.shown.moment(this.options.tabName);
   }
 
   /** The query of a link to what the tab shows: the visitor's run, or else the form; without
    *  one, in an export, the moment. */
   query() {
-    return this.shown.link(this.options.kind) || this.state.formSettings || this.momentQuery();
+    return this.shown.link(this.options.tabName) || this.state.formSettings || this.momentQuery();
   }
 
   /** Draw what is on the stage now. */
@@ -128,20 +125,23 @@ export class App {
     root.classList.toggle('sd-none', !scene.names.length);
     const pair = new URLSearchParams(state.formSettings).get('pair');
     const foreign = Boolean(pair && shown.pair && shown.pair !== pair); // not what the page describes
-    document.getElementById(`${options.prefix}-about`)?.toggleAttribute('hidden', foreign);
+    document.getElementById(`${options.tabName}-about`)?.toggleAttribute('hidden', foreign);
+    playback.describe(scene);
     render(
       html`
-        <${Player} scene=${scene} shown=${shown} options=${options} noSteps=${this.noSteps}
-          recordings=${this.recordings} card=${job.card.element} status=${job.status.element}
-          stale=${state.stale} voice=${playback.spoken(scene)} study=${playback.study}
-          redrafting=${state.redrafting} playback=${playback} acts=${this.acts} />
+        <${PlayerView} scene=${scene} shown=${shown} options=${options} card=${job.card.element}
+          redrafting=${state.redrafting} playback=${playback} acts=${this.acts}>
+          <${RoomNotice} />
+          <p class="sd-stale" role="status" hidden=${!state.stale}>${state.stale}</p>
+          <${ElementSlot} element=${job.status.element} />
+          <//>
       `,
       root,
     );
   }
 
-  /** An export opens files without checking that their events are consistent. */
-  drawOrSay() {
+  /** Draw, or say that the trace is unreadable: an export opens files unchecked. */
+  tryToDraw() {
     try {
       this.draw();
     } catch (error) {
@@ -152,32 +152,37 @@ export class App {
   }
 }
 
-/** Called by each player's component (app/scripts.py: mount) once per page.
- *  @param {Gradio} gradio @param {Options} options */
+/** Called by the component of each tab (app/scripts.py: mount) once per page.
+ *  @param {Gradio} gradio @param {ServedOptions} options */
 export function mount(element, gradio, options) {
-  const { kind, recordings } = options;
-  if (kind === 'live') {
+  const { tabName } = options;
+  const recordings = options.recordings.map((recording) => ({
+    ...recording,
+    settings: linkOf(recording.settings),
+  }));
+  if (tabName === 'live') {
     const theme = recall('specdiff-theme'); // of the Theme button (app/scripts.py)
     if (theme) document.body.classList.toggle('dark', theme === 'dark');
     arrowTabs();
   }
-  know(options.symbols);
-  const app = new App(/** @type {HTMLElement} */ (element.querySelector('.sd')), options, gradio);
-  const { form, job, shown, staging } = app;
-  register(kind, app); // which may open a race that was asked for
+  setSymbols(options.symbols);
+  const root = /** @type {HTMLElement} */ (element.querySelector('.sd'));
+  const tab = new PlayerTab(root, { ...options, recordings }, gradio);
+  const { acts, form, job, shown, staging } = tab;
+  register(tabName, tab); // which may open a race that another tab requested
   listen(job, gradio, UNREADABLE, {
     file: (message) => job.openFile(message),
-    block: (message) => app.acts.redrafted(message),
+    block: (message) => acts.redrafted(message),
   });
   const moment = readMoment(location.search);
   const opensHere = moment &&
     (isRun(moment.trace)
-      ? moment.tab === kind
+      ? moment.tab === tabName
       : recordings.some(({ url }) => fileOf(url) === moment.trace));
   if (moment && opensHere) staging.openMoment(moment);
   form.open(location.search);
   const [opening] = recordings;
-  if (opening && !shown.trace && !job.live && !job.calls) {
+  if (opening && !shown.trace && !job.live && !job.requests) {
     staging.showRecording({ url: opening.url }, false);
   }
 }

@@ -1,4 +1,4 @@
-// What is on the stage of a player: a trace, where it comes from, the playhead over it, and the lane
+// What is on the stage of Live or Race: a trace, where it comes from, the playhead over it, and the lane
 // whose text, window and numbers are shown. Pure.
 
 import { isRun, momentAt, momentQuery, runQuery, stopOf } from './moment.js';
@@ -18,7 +18,7 @@ import { Stage } from './stage.js';
  *  chip; `settings`: as a link's query; `file`: the name in a link of a recording, or of a run that
  *  the server keeps */
 
-export class Shown {
+export class ShownRace {
   /** @param {Stage} stage @param {Playhead} playhead @param {Trace | null} trace
    *  @param {Partial<Origin>} origin @param {string | null} selected the lane, if the stage has it */
   constructor(stage, playhead, trace = null, origin = {}, selected = null) {
@@ -39,7 +39,7 @@ export class Shown {
   static of(trace, drawing, origin, { lanes = null, labels = {}, selected = null } = {}) {
     const stage = Stage.of(trace.lanes, lanes, drawing, labels);
     const kept = stage.present.includes(selected ?? '') ? selected : null;
-    return new Shown(stage, new Playhead({ duration: stage.duration }), trace, origin, kept);
+    return new ShownRace(stage, new Playhead({ duration: stage.duration }), trace, origin, kept);
   }
 
   /** A race that begins. @param {GrowingTrace} file @param {Drawing} drawing
@@ -48,7 +48,7 @@ export class Shown {
     const names = Object.keys(file.lanes);
     const stage = new Stage(names, Object.fromEntries(names.map((name) => [name, null])), drawing);
     const playhead = new Playhead({ growing: true });
-    return new Shown(stage, playhead, { title: '', lanes: file.lanes }, origin, selected);
+    return new ShownRace(stage, playhead, { title: '', lanes: file.lanes }, origin, selected);
   }
 
   /** The lane that is shown first: the fastest, of a race that begins the first that drafts. */
@@ -118,13 +118,13 @@ export class Shown {
   }
 
   /** A lane compared with the baseline of the race, in numbers that lessons quote.
-   *  @param {string} name @param {Set<string>} noSteps drafters that don't denoise */
+   *  @param {string} name @param {string[]} noSteps drafters that don't denoise */
   run(name, noSteps) {
     const { lanes, baseline } = this.stage;
     return runOf(lanes[name], lanes[baseline ?? ''], noSteps, !this.stage.disturbed(name).length);
   }
 
-  /** All lanes compared with the baseline. @param {Set<string>} noSteps */
+  /** All lanes compared with the baseline. @param {string[]} noSteps */
   runs(noSteps) {
     const { names, baseline } = this.stage;
     return names.flatMap((name) => name === baseline ? [] : this.run(name, noSteps) ?? []);

@@ -1,4 +1,4 @@
-// What a lesson points at: opens it in its tab, offers to run it, and quotes its numbers.
+// What a lesson shows in another tab: opens it there, offers to run it, and quotes its numbers.
 
 import { canRun, lessonTab, openLessonTab, page } from './page.js';
 import { glossed, html } from './views/ui.js';
@@ -17,7 +17,7 @@ const tabOf = ({ trace, explore }) => trace ? 'live' : explore === 'compare' ? e
 
 const paragraphs = (sentences) => sentences.map((words) => html`<p>${glossed(words)}</p>`);
 
-export class LessonSight {
+export class LessonExhibit {
   /** @param {Guide} guide that points at it */
   constructor(guide) {
     this.guide = guide;
@@ -32,7 +32,7 @@ export class LessonSight {
 
   /** The query of the moment of a lesson that was requested and is not shown yet; else empty.
    *  @param {Lesson} lesson */
-  comingTo(lesson) {
+  pendingMoment(lesson) {
     const { linked } = this;
     return linked?.moment && linked.lesson === lesson ? momentQuery(linked.moment) : '';
   }

@@ -1,4 +1,4 @@
-// What a visitor does with the race on the stage: play, step, seek, select a lane, and the keys.
+// Controls of the race on the stage: they play, step and seek, select a lane, and read out what is shown.
 
 import { isFree } from './views/keys.js';
 import { leadOf } from './state/lead.js';
@@ -8,10 +8,10 @@ import { Study } from './study.js';
 /** @import { Moment } from './state/moment.js' */
 /** @import { Playhead } from './state/playhead.js' */
 /** @import { Scene } from './state/stage.js' */
-/** @import { Shown } from './state/shown.js' */
+/** @import { ShownRace } from './state/shown_race.js' */
 
-export class Playback {
-  /** @param {HTMLElement} root @param {() => Shown} shown what is on the stage
+export class PlaybackControls {
+  /** @param {HTMLElement} root @param {() => ShownRace} shown what is on the stage
    *  @param {Frames} frames @param {() => string} query of a link to it */
   constructor(root, shown, frames, query) {
     this.root = root;
@@ -24,7 +24,7 @@ export class Playback {
       selectLane: (name) => this.selectLane(name),
       goToRound: (round) => this.goToRound(round),
       pauseAt: (seconds) => this.act((playhead) => playhead.pauseAt(seconds)),
-      draw: () => frames.show.draw(),
+      draw: () => frames.on.draw(),
       speak: () => this.speak(),
       query,
     });
@@ -113,8 +113,8 @@ export class Playback {
     this.frames.requestDraw();
   }
 
-  /** What is read out with a drawing. @param {Scene} scene */
-  spoken(scene) {
+  /** Update what is read out with a drawing. @param {Scene} scene */
+  describe(scene) {
     if (this.speaks) {
       const { game } = this.study;
       const result = scene.over ? Object.values(leadOf(scene)).join('') : '';
@@ -122,6 +122,5 @@ export class Playback {
         [sentenceOf(scene), result].filter(Boolean).join(' ');
     }
     this.speaks = false;
-    return this.voice;
   }
 }

@@ -1,5 +1,4 @@
-"""Recorded results for the settings of the Live tab: the predicted speed-up of a window before it
-runs, and the recorded speed-up of settings that ran."""
+"""Recorded speed-ups by setting, from which the Live tab predicts what a run will bring."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from specdiff_core.measure.statistics import costs, interval
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.fields import parse
+from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.metrics import Metrics, fold, speed_up
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace
@@ -29,35 +29,13 @@ SAMPLING = {name: getattr(DecodeConfig(), name) for name in ("top_k", "top_p", "
 """How the recorded maps and comparisons sample, at any temperature; at 0 the rule doesn't matter."""
 
 
-def predictions(folder: Path) -> dict[str, dict[str, Any]]:
-    """Pair -> drafter -> ``device``, and ``cells`` by reveal order: temperature, T, γ, speed-up and tokens per round of
-    each recorded cell, as measured. Those with T = 1, which have no order, are in each, and alone under ""."""
-    found: dict[tuple[str, str], tuple[str, list[tuple[str, list[Any]]]]] = {}
-    for _, answer in answers(folder, "window-map"):
-        settings: Any = parse(EXPLORATIONS["window-map"], answer.settings)
-        if settings.controller:
-            continue
-        device = answer.machine["device"].removeprefix("cpu: ")
-        _, cells = found.setdefault((settings.pair, settings.drafter), (device, []))
-        for row in answer.rows:
-            steps = row["steps"] if denoises(settings.drafter) else 1
-            values = round(row["speedup"], 4), round(row["tau"], 4)
-            cells.append((settings.order, [settings.temperature, steps, row["gamma"], *values]))
-    by_pair: dict[str, dict[str, Any]] = defaultdict(dict)
-    for (pair, drafter), (device, cells) in found.items():
-        orders = {"", *(order for order, _ in cells)}
-        by_order = {order: [cell for own, cell in cells if cell[1] == 1 or own == order] for order in sorted(orders)}
-        by_pair[pair][drafter] = {"device": device, "cells": by_order}
-    return by_pair
-
-
-def typical(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
+def measured(traces: Path, explore: Path, compare: Path) -> list[dict[str, Any]]:
     """Measured speed-ups over several prompts with their 95 % intervals, of the shipped races with equal settings, the
     comparison, and the γ × T maps.
 
     Each has ``pair``, ``temperature``, reveal ``order``, ``device`` and ``dtype``; ``about``, its source in words; and
     ``cells``: drafter and shape (:attr:`BenchSetting.group`) -> γ, T, B, K, speed-up, its ends (None: not computed),
-    prompts."""
+    prompts, and in a map τ, from which windows in between are predicted."""
     return [*_of_races(traces), *_of_comparison(compare), *_of_maps(explore)]
 
 
@@ -69,8 +47,8 @@ def _of_races(folder: Path) -> Iterator[dict[str, Any]]:
         except SpecDiffError as error:
             LOG.warning("%s is left out: %s", path, error)
             continue
-        header = next((event for event in lanes.get("drafted", ()) if isinstance(event, RunStarted)), None)
-        runs = fold(lanes.get("vanilla", ())), fold(lanes.get("drafted", ()))
+        header = next((event for event in lanes.get(DRAFTED, ()) if isinstance(event, RunStarted)), None)
+        runs = fold(lanes.get(BASELINE, ())), fold(lanes.get(DRAFTED, ()))
         if header and speed_up(*runs) and not header.server:
             races[DecodeConfig.parse(header.config), header.device, header.dtype].append(runs)
     for (config, device, dtype), runs_of in races.items():
@@ -113,20 +91,22 @@ def _of_maps(folder: Path) -> Iterator[dict[str, Any]]:
             for row in answer.rows
             if row.get("speedup")
         }
+        more = [] if settings.controller else ["tau"]
         where = {"pair": settings.pair, "temperature": settings.temperature, "order": settings.order}
         where |= _machine(answer)
-        yield {**where, "about": "The recorded γ × T map", "cells": _cells(rows)}
+        yield {**where, "about": "The recorded γ × T map", "cells": _cells(rows, *more)}
 
 
 def _machine(answer: ExplorationResult) -> dict[str, str]:
     return {name: answer.machine[name] for name in ("device", "dtype")}
 
 
-def _cells(rows: Mapping[BenchSetting, Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
+def _cells(rows: Mapping[BenchSetting, Mapping[str, Any]], *more: str) -> dict[str, list[list[Any]]]:
     cells: dict[str, list[list[Any]]] = defaultdict(list)
     for setting, row in rows.items():
         steps = setting.steps if setting.shape == "window" and denoises(setting.drafter) else 1
         ends = [None if row.get(end) is None else round(row[end], 3) for end in ("low", "high")]
         shape = [setting.gamma, steps, setting.tree_nodes, setting.num_drafts]
-        cells[setting.group].append([*shape, round(row["speedup"], 3), *ends, row["prompts"]])
+        further = [round(row[name], 3) for name in more]
+        cells[setting.group].append([*shape, round(row["speedup"], 3), *ends, row["prompts"], *further])
     return dict(cells)
