@@ -69,7 +69,7 @@ def wire_redraft(decode: Decode, player: Any) -> None:
         JOBS.stop(_job_name(request, name), LAST_FRAME)
 
     asked = player.retry(again, None, player, **UNLIMITED)
-    asked.failure(None, None, None, js="() => window.specdiff?.players.live?.acts.redrafted()", **UNLIMITED)
+    asked.failure(None, None, None, js="() => window.specdiff?.tabs.live?.acts.redrafted()", **UNLIMITED)
     player.end(stop, None, None, **QUIET)
 
 

@@ -138,7 +138,7 @@ def start_job(submit: Any, run: Callable[..., Iterator[str]], player: gr.HTML, t
     """Let an event of a tab's player start a job, show its frames there, and call ``job.gradioDone`` at the end."""
     event = submit(run, None, player, trigger_mode="once", **UNLIMITED)
     for over in (event.then, event.failure):  # together they cover every end
-        over(None, None, None, js=f"() => window.specdiff?.players.{tab}?.job.gradioDone()", **UNLIMITED)
+        over(None, None, None, js=f"() => window.specdiff?.tabs.{tab}?.job.gradioDone()", **UNLIMITED)
 
 
 def check_prompt(prompt: object) -> str:

@@ -59,12 +59,12 @@ def leaves(asked: str, page: str) -> bool:
 
 def app(tab: str) -> str:
     """The player of a tab, in JavaScript."""
-    return f"window.specdiff.players.{tab}"
+    return f"window.specdiff.tabs.{tab}"
 
 
 def ready(tab: str) -> str:
     """Whether a player shows a trace and has drawn it."""
-    return f"window.specdiff?.players.{tab}?.shown.trace && !{app(tab)}.job.live && !{app(tab)}.frames.dirty"
+    return f"window.specdiff?.tabs.{tab}?.shown.trace && !{app(tab)}.job.live && !{app(tab)}.frames.dirty"
 
 
 def clock_runs(tab: str) -> str:
@@ -174,7 +174,7 @@ def open_tab(page: Any, tab: str) -> None:
     if tab in seen:
         page.wait_for_selector(seen[tab])
     else:
-        page.wait_for_function(f"window.specdiff.players.{tab} && {app(tab)}.frames?.awake !== false")
+        page.wait_for_function(f"window.specdiff.tabs.{tab} && {app(tab)}.frames?.awake !== false")
 
 
 def open_drawer(page: Any, tab: str) -> None:

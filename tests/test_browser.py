@@ -202,7 +202,7 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
         page.wait_for_function("location.search.includes('methods=')")
         link = page.url
     with visit(
-        browser, link, until="window.specdiff?.players.race && window.specdiff.players.race.frames.awake"
+        browser, link, until="window.specdiff?.tabs.race && window.specdiff.tabs.race.frames.awake"
     ) as page:
         value_of(page, "#race-prompt", "A race to share, π & <b>")
         open_drawer(page, "race")
@@ -431,7 +431,7 @@ def test_a_waiting_visitor_gets_a_turn_and_a_server_dies_under_both(browser: Any
         assert one.evaluate(f"{LIVE}.shown.lanes.vanilla.rounds.length") > 0, "with what had arrived"
         serve(urlparse(url).port)
         for page in (one, two):
-            page.wait_for_function("!window.old && window.specdiff?.players.live")
+            page.wait_for_function("!window.old && window.specdiff?.tabs.live")
         value_of(one, "#live-prompt", "very slow and lost")
         value_of(two, "#live-prompt", "lost in the queue")
         open_drawer(one, "live")
@@ -481,7 +481,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
         "const get = window.fetch; const pause = (ms) => new Promise((next) => setTimeout(next, ms)); let asked = 0;"
         "window.fetch = async (...words) => { const url = String(words[0]);"
         " if (url.endsWith('.jsonl.gz')) { const wait = 300 * asked++;"
-        " while (!window.specdiff?.players?.live?.state.formSettings) await pause(20); await pause(wait); }"
+        " while (!window.specdiff?.tabs?.live?.state.formSettings) await pause(20); await pause(wait); }"
         " return get(...words); };"
     )
     with visit(browser, link, motion=True, before=late) as page:
@@ -509,7 +509,7 @@ def test_a_bad_link_shows_which_setting_is_wrong(browser: Any, address: str) -> 
 
 def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> None:
     """With its controls, also by Share; Back walks through tabs and runs. Without its file, the settings stay."""
-    prompt = "Object.values(window.specdiff.players.live.shown.lanes)[0]?.header.prompt"
+    prompt = "Object.values(window.specdiff.tabs.live.shown.lanes)[0]?.header.prompt"
     with visit(browser, address) as page:
         open_drawer(page, "live")
         number(page, "live", "gamma", 5)
@@ -536,7 +536,7 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         open_tab(page, "learn")
         page.wait_for_function("location.search.includes('open=learn')")
         opened = page.url  # what a reload asks for
-    with visit(browser, opened, until=f"window.specdiff?.players.live?.shown.trace && {tab} === 'Learn'") as page:
+    with visit(browser, opened, until=f"window.specdiff?.tabs.live?.shown.trace && {tab} === 'Learn'") as page:
         assert page.evaluate(prompt) == "A run to keep"
         open_tab(page, "live")
         value_of(page, "#live-prompt", "A run to keep")

@@ -19,7 +19,7 @@ from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 
 pytestmark = MARKS
 EXPLORE = app("explore")
-THERE = "window.specdiff?.players.explore && document.querySelector('.sd-exp')?.offsetParent"
+THERE = "window.specdiff?.tabs.explore && document.querySelector('.sd-exp')?.offsetParent"
 IDLE = f"{EXPLORE}.job.state === 'idle'"
 LIVE = f"{EXPLORE}.question.answers.live"
 QUEUED = ".sd-exp .sd-status span:text-matches('1[^0-9]+1')"  # number 1 of 1
@@ -170,7 +170,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         assert one.locator(".sd-exp .js-plotly-plot").count() == 0, "no recorded chart under “Measured here”"
         before = one.evaluate(f"{LIVE}.losslessness.done")
         one.reload()
-        one.wait_for_function(f"window.specdiff?.players.explore?.question.answers.live.losslessness?.done > {before}")
+        one.wait_for_function(f"window.specdiff?.tabs.explore?.question.answers.live.losslessness?.done > {before}")
         assert one.input_value("#explore-losslessness-runs") == "100000"
         assert one.locator(".sd-exp-run").is_disabled()
         other.fill("#live-prompt", "A slow prompt of another visitor")
@@ -181,7 +181,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         other.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         done = one.evaluate(f"{LIVE}.losslessness.done")
         one.wait_for_function(f"{LIVE}.losslessness.done > {done}")
-        assert not other.evaluate("Boolean(window.specdiff.players.explore)")
+        assert not other.evaluate("Boolean(window.specdiff.tabs.explore)")
         one.click(".sd-exp-stop")
         one.wait_for_function(IDLE)
         found = one.evaluate(f"{LIVE}.losslessness")

@@ -67,7 +67,7 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     assert f"“{lesson.guesses[lesson.right]}”" in shown, "the right answer"
     tab = EXPLORATIONS[lesson.watch.explore].tab if lesson.watch.explore else "live"
     if lesson.watch.explore:
-        page.wait_for_function(f"window.specdiff.players.{tab}?.question.answer")
+        page.wait_for_function(f"window.specdiff.tabs.{tab}?.question.answer")
     if lesson.watch.trace:
         page.locator(f"{CARD} .sd-guide-numbers button").click()
         page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.job.busy")

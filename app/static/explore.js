@@ -73,7 +73,7 @@ export class Explore {
 
   /** Offer the pairs that this server has now, and the one that is chosen in Live. */
   async offer() {
-    const pairs = await this.server.offered?.(page.players.live?.form?.settings.raw.pair ?? '');
+    const pairs = await this.server.offered?.(page.tabs.live?.form?.settings.raw.pair ?? '');
     if (!pairs) return; // an export has no server
     for (const form of Object.values(this.forms)) form.offer(pairs);
   }

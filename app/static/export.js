@@ -47,7 +47,7 @@ function linkedTabs() {
 /** The Live or the Race tab, created if it does not exist yet. @param {'live' | 'race'} name */
 function openPlayerTab(name) {
   openTab(name);
-  return /** @type {PlayerTab} */ (page.players[name]);
+  return /** @type {PlayerTab} */ (page.tabs[name]);
 }
 
 /** Play a visitor's file in its tab, as app/run/kept.py does. @param {File} file */

@@ -54,10 +54,10 @@ if (seated) {
 export const canRun = () => !classList.contains('sd-seated') && !document.getElementById('sd-data'); // of an export
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
- *  @type {{players: Record<string, Tab>, openRace: typeof openRace, share: typeof share,
+ *  @type {{tabs: Record<string, Tab>, openRace: typeof openRace, share: typeof share,
  *  runs: Run[], room: Projected}} `room`: that it is in */
 export const page = (/** @type {any} */ (window).specdiff = {
-  players: {},
+  tabs: {},
   openRace,
   share,
   runs: [],
@@ -74,7 +74,7 @@ export function addRuns(runs) {
 
 /** @param {string} name @param {Tab} tab */
 export function register(name, tab) {
-  page.players[name] = tab;
+  page.tabs[name] = tab;
   updateEntry();
   if (name !== 'race' || !pendingRace || !tab.showRecording) return;
   tab.showRecording(pendingRace);
@@ -84,7 +84,7 @@ export function register(name, tab) {
 /** Open the Race tab on a recorded race. @param {RecordedRace} race */
 export function openRace(race) {
   openTab('race'); // which may make it
-  const tab = page.players.race;
+  const tab = page.tabs.race;
   if (tab?.showRecording) tab.showRecording(race);
   else pendingRace = race;
 }
@@ -100,7 +100,7 @@ const tabOf = (button = document.querySelector(`${TAB}[aria-selected=true]`)) =>
 export function share() {
   const button = /** @type {HTMLElement} */ (document.getElementById('sd-share'));
   const tab = tabOf();
-  const query = page.players[tab]?.query?.() || `tab=${tab}`;
+  const query = page.tabs[tab]?.query?.() || `tab=${tab}`;
   if (!fits(query)) {
     say(button, 'Prompt too long');
     return '';
@@ -116,7 +116,7 @@ export function openTab(name) {
 }
 
 /** What a tab does for lessons, if it was opened. @param {string} name */
-export const lessonTab = (name) => page.players[name]?.lesson;
+export const lessonTab = (name) => page.tabs[name]?.lesson;
 
 /** Open a tab for a lesson; null if it doesn't appear. @param {TabName} name */
 export function openLessonTab(name) {
@@ -132,7 +132,7 @@ let walking = false;
 
 /** What the page shows, for an entry of the browser's history. */
 const historyState = () => {
-  const places = Object.entries(page.players).map(([name, { place }]) => ({ name, place }));
+  const places = Object.entries(page.tabs).map(([name, { place }]) => ({ name, place }));
   return { tab: tabOf(), run, places };
 };
 
@@ -169,13 +169,13 @@ addEventListener('popstate', ({ state }) => {
   openTab(state.tab);
   walking = false;
   for (const { name, place } of state.places) {
-    const tab = page.players[name];
+    const tab = page.tabs[name];
     if (place && JSON.stringify(place) !== JSON.stringify(tab?.place)) tab?.restore?.(place);
   }
 });
 
 /** @param {string} name @returns {boolean} whether a tab is open */
-export const isOpen = (name) => isOnScreen(page.players[name]?.root);
+export const isOpen = (name) => isOnScreen(page.tabs[name]?.root);
 
 /** Whether the content of a tab is on the screen. Checks an element that has a box on every screen:
  *  on a phone its own frame has none.

@@ -101,7 +101,7 @@ function Head({ scene, name, options, select }) {
 /**
  * @typedef {object} Props
  * @property {Scene} scene @property {Options} options
- * @property {Study} study what the visitor looks at closely
+ * @property {Pick<Study, 'pinned' | 'game' | 'pinToken'>} study what the visitor looks at closely
  * @property {(name: string) => void} select a lane
  */
 
