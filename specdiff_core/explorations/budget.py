@@ -182,15 +182,15 @@ class Budget(Exploration, frozen=True, kw_only=True):
         quickest = max(others, key=lambda name: others[name]["speedup"])
         vanilla, best = single[BASELINE], others[quickest]
         answer = (
-            f"All methods are equally accurate; an attempt takes {_lasting(vanilla['seconds'])} with vanilla "
-            f"and {_lasting(best['seconds'])} with {label[quickest]}, {speedup(best['speedup'])} "
+            f"All methods are equally accurate; an attempt takes {_duration(vanilla['seconds'])} with vanilla "
+            f"and {_duration(best['seconds'])} with {label[quickest]}, {speedup(best['speedup'])} "
             f"({_between(best['low'], best['high'])})."
         )
         apart = [row for row in rows if row["method"] == quickest and row["gain"] is not None]
         if apart:
             last = apart[-1]
             answer += (
-                f" In {_lasting(last['seconds'])} per problem, {percent(last['accuracy'])} instead of "
+                f" In {_duration(last['seconds'])} per problem, {percent(last['accuracy'])} instead of "
                 f"{percent(last['accuracy'] - last['gain'])} are right: {_points(last['gain'])} "
                 f"({_between(last['gain_low'], last['gain_high'], 100, 1)})."
             )
@@ -240,14 +240,14 @@ def _figures(rows: Sequence[Row]) -> list[Figure]:
     """Accuracy by seconds, the gain over vanilla in as many seconds, and accuracy by number of attempts."""
 
     def words(row: Row) -> str:
-        fits = f"{plural(row['attempts'], 'attempt')} in {_lasting(row['seconds'])}"
+        fits = f"{plural(row['attempts'], 'attempt')} in {_duration(row['seconds'])}"
         return (
             f"{fits}<br>{percent(row['accuracy'])} right, 95 % interval {percent(row['low'])} to {percent(row['high'])}"
         )
 
     def gain(row: Row) -> str:
         bounds = _between(row["gain_low"], row["gain_high"], 100, 1)
-        return f"in {_lasting(row['seconds'])}: {_points(row['gain'])} ({bounds}, paired)"
+        return f"in {_duration(row['seconds'])}: {_points(row['gain'])} ({bounds}, paired)"
 
     share = FROM_ZERO | {"tickformat": ".0%"}
     there = draw.trace(
@@ -311,7 +311,7 @@ def _figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def _lasting(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{ratio(seconds)} s"
 
 

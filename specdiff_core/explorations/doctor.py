@@ -37,7 +37,7 @@ CONFIRM = {
     "template": "race it with that template",
     TARGET: "race it on that target",
     TABLES: "race it on the target that it was trained for",
-    TEXT: "compare these prompts with its training data, and see “Which text suits which method?”",
+    TEXT: "compare these prompts with its training data, and see “Which text is easy?”",
     HEAT: "run the same prompts at 0",
     COST: "see “What would it take?”; a shorter window, fewer users at once or other threads may pay",
     "": "measure it on its own training texts: if τ is low there too, it needs more training",
@@ -121,14 +121,14 @@ def _verdict(
         return {"verdict": "unknown", "findings": [declared.get("failed", words)]}
     copies = [
         f"{row['declared'].capitalize()}: with {row['change']} instead, τ is {row['tau']:.2f}, not {tau:.2f} "
-        f"({_range(row)})."
+        f"({_gain(row)})."
         for row in changed
         if row["declaration"] == TABLES and row.get("low") is not None
     ]
     better = [row for row in changed if (row.get("low") or 0) > 1]
     if better:
         best = max(better, key=lambda row: row["tau"])
-        cause, gain = best["declaration"], _range(best)
+        cause, gain = best["declaration"], _gain(best)
         if cause == TARGET:
             finding = (
                 f"This target costs it tokens: τ is {tau:.2f} here, {best['tau']:.2f} on {best['change']} ({gain}); "
@@ -142,7 +142,7 @@ def _verdict(
         also = sorted({row["declaration"] for row in better} - {cause})
         also = [f"Changing any of these alone also gains tokens: {', '.join(also)}."] if also else []
         copies = [] if cause == TABLES else copies
-        return _found("wrong", cause, finding, *also, *copies, change=best["change"])
+        return _judged("wrong", cause, finding, *also, *copies, change=best["change"])
     verdict = "weak" if tau < WEAK else "right"
     words = f"{name} is weak" if tau < WEAK else f"{name} looks correctly declared"
     finding = f"{words}: τ is {tau:.2f} as declared, and none of {len(changed)} changes raises it."
@@ -152,26 +152,26 @@ def _verdict(
         text = (
             f"On {worst['kind']} its drafts are worse: τ is {worst['tau']:.2f} there, {worst['others']:.2f} elsewhere"
         )
-        return _found(verdict, TEXT, f"{text} ({_range(worst)}). It may not have been trained on such text.", *also)
+        return _judged(verdict, TEXT, f"{text} ({_gain(worst)}). It may not have been trained on such text.", *also)
     runs = facts.get("runs")
     if runs and runs["high"] < 1:
         sampling = (
-            f"At temperature {temperature:g} τ is {runs['tau']:.2f}, and {runs['others']:.2f} at 0 ({_range(runs)})"
+            f"At temperature {temperature:g} τ is {runs['tau']:.2f}, and {runs['others']:.2f} at 0 ({_gain(runs)})"
         )
-        return _found(verdict, HEAT, f"{sampling}: sampling costs it tokens.", *also)
+        return _judged(verdict, HEAT, f"{sampling}: sampling costs it tokens.", *also)
     cost = sum(facts["cost"].values())
     if verdict == "right" and cost > tau:
         parts = ", ".join(f"{name} {passes:.2f}" for name, passes in facts["cost"].items())
         dear = f"Acceptance isn’t the problem: a round yields {tau:.2f} tokens, but costs {cost:.2f} vanilla passes"
-        return _found(verdict, COST, f"{dear} ({parts}).", *also)
-    return _found(verdict, "", *also) if verdict == "weak" else {"verdict": verdict, "findings": also}
+        return _judged(verdict, COST, f"{dear} ({parts}).", *also)
+    return _judged(verdict, "", *also) if verdict == "weak" else {"verdict": verdict, "findings": also}
 
 
-def _range(row: Mapping[str, Any]) -> str:
+def _gain(row: Mapping[str, Any]) -> str:
     return f"{row['ratio']:.2f}×, interval {row['low']:.2f} to {row['high']:.2f}"
 
 
-def _found(verdict: str, cause: str, *findings: str, **more: Any) -> dict[str, Any]:
+def _judged(verdict: str, cause: str, *findings: str, **more: Any) -> dict[str, Any]:
     """A verdict, with what would confirm its cause."""
     confirm = f"To confirm it, {CONFIRM[cause]}."
     return {"verdict": verdict, **({"suspect": cause} if cause else {}), **more, "findings": [*findings, confirm]}

@@ -2,7 +2,8 @@
 one with token-wise cross-entropy, the other by streak-distillation (SpecDiff-2, arXiv 2511.00606).
 
 Every few seconds both draft after every token of held-out texts, which gives τ, acceptance by position and their
-guesses for one sentence. At the end the trained and the untrained drafters race vanilla. Loaded weights do not change.
+guesses for one sentence. At the end the speed-ups of both, and of the untrained drafter, are measured. Loaded weights
+do not change.
 """
 
 from __future__ import annotations
@@ -151,13 +152,13 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             files = _files(saved[best], best, self)
             raced = with_drafters(engine, saved)
             lanes = {name: dataclasses.replace(self.base, gamma=GAMMA, drafter=name) for name in saved}
-            spoken = [list(text.prompt.tokens) for text in tested[:: max(1, len(tested) // RACED)]]
-            words = engine.pair.tokenizer.batch_decode(spoken, skip_special_tokens=True)
+            ids = [list(text.prompt.tokens) for text in tested[:: max(1, len(tested) // RACED)]]
+            words = engine.pair.tokenizer.batch_decode(ids, skip_special_tokens=True)
             starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(words, 1)]
             runs = Runs(raced, self.base, lanes, starts, stop)
             for _, _, run in runs.fill():
                 facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.traces
-                yield Step(total - 1, total, f"the race: {LABELS[run.lane]}", answer, lambda: files)
+                yield Step(total - 1, total, f"against vanilla: {LABELS[run.lane]}", answer, lambda: files)
         yield Step(total, total, "done", answer, lambda: files)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:

@@ -161,20 +161,20 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         cells = [row for row in rows if not row.get("auto")]
-        best, chosen = fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
+        best, controller = fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
         notes, agree = [], agreement(rows)
         pair, drafter = labels(self.pair, self.drafter)
         if best and best["speedup"] < 1:
             all_slower = all(slower(row) for row in cells if row.get("speedup"))
             words = "every cell is slower than vanilla" if all_slower else "no cell is faster than vanilla"
             notes.append(f"No window pays off: {words}.")
-        if best and chosen:
-            regret, ends = 1 - 1 / chosen.get("behind", best["speedup"] / chosen["speedup"]), ""
-            if chosen.get("behind_low"):  # over a few prompts there is no interval
-                low, high = 1 - 1 / chosen["behind_low"], 1 - 1 / chosen["behind_high"]
+        if best and controller:
+            regret, ends = 1 - 1 / controller.get("behind", best["speedup"] / controller["speedup"]), ""
+            if controller.get("behind_low"):  # over a few prompts there is no interval
+                low, high = 1 - 1 / controller["behind_low"], 1 - 1 / controller["behind_high"]
                 ends = f" (95 % interval {100 * low:.0f} to {100 * high:.0f} %, on the same prompts)"
             notes.append(
-                f"The controller reaches {speedup_of(chosen)} without knowing the best setting: a regret of "
+                f"The controller reaches {speedup_of(controller)} without knowing the best setting: a regret of "
                 f"{100 * regret:.1f} %{ends} against the best of {sum(bool(row.get('speedup')) for row in cells)} "
                 "measured cells, which chance favours."
                 + (" It beats every fixed setting that was measured." if regret < 0 else "")
@@ -192,9 +192,9 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             if best is None
             else f"{pair}, {drafter}, temperature {self.temperature:g}: the fastest window "
             f"measured is γ {best['gamma']} with T {best['steps']}, {speedup_of(best)} over vanilla, with "
-            f"τ = {ratio(best['tau'])} tokens per round." + _as_good(best, cells),
+            f"τ = {ratio(best['tau'])} tokens per round." + _may_be_as_fast(best, cells),
             notes=notes,
-            figures=[*_maps(cells, best, chosen), *_by_gamma(cells, facts)],
+            figures=[*_maps(cells, best, controller), *_by_gamma(cells, facts)],
             titles={
                 row["race"]: f"{drafter} "
                 + ("controller" if row.get("auto") else f"γ {row['gamma']}, T {row['steps']}")
@@ -204,7 +204,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         )
 
 
-def _as_good(best: Row, cells: Sequence[Row]) -> str:
+def _may_be_as_fast(best: Row, cells: Sequence[Row]) -> str:
     """A sentence on the other cells that may be as fast as the best one."""
     serial = all(row["steps"] == row["gamma"] for row in cells)  # a pass for each token
     others = [
@@ -216,7 +216,7 @@ def _as_good(best: Row, cells: Sequence[Row]) -> str:
     return f" {shortlist(others)} may be as fast: the interval of the ratio on the same prompts contains 1."
 
 
-def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterator[Figure]:
+def _maps(cells: Sequence[Row], best: Row | None, controller: Row | None) -> Iterator[Figure]:
     """The measured and the predicted map, and slices with the controller as a line."""
     sides = ("gamma", "γ, tokens drafted per round"), ("steps", "T, denoising steps")
 
@@ -255,10 +255,10 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         name="T {}",
         whiskers=True,
     )
-    if chosen and lines:
+    if controller and lines:
         ends = [min(row["gamma"] for row in cells), max(row["gamma"] for row in cells)]
-        hover = f"controller: {with_interval(chosen)}"
-        y, words = [chosen["speedup"]] * 2, [[chosen.get("race"), hover]] * 2
+        hover = f"controller: {with_interval(controller)}"
+        y, words = [controller["speedup"]] * 2, [[controller.get("race"), hover]] * 2
         lines.append(draw.trace("controller", ends, y, "@accent", dash="longdash", width=2.4, words=words))
     yield Figure(
         key="slices",
