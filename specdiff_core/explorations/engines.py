@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Report, Step
 from specdiff_core.explorations.figures import Figure, axes
-from specdiff_core.explorations.joint import PVALUE, Joint, Sampler, distances
+from specdiff_core.explorations.joint import PVALUE, Case, Joint, distances
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.settings import DecodeConfig
@@ -105,13 +105,13 @@ class Game(NamedTuple):
         target, drafter, prompt = models(self.seed)
         letters = hidden(self.seed)
 
-        def sampler(name: str) -> Sampler:
+        def case(name: str) -> Case:
             bug = ENGINES[name]
             changes = lambda seed: {"streams": bug.streams(seed, shared=False), "verifier": bug.verify}
-            return Sampler(self.config, Misreporting(drafter, bug), changes)
+            return Case(self.config, Misreporting(drafter, bug), changes)
 
-        samplers = {letter: sampler(name) for letter, name in letters.items()}
-        joint = Joint(target, prompt, self.gamma + 1, samplers, self.seed)  # a whole round
+        cases = {letter: case(name) for letter, name in letters.items()}
+        joint = Joint(target, prompt, self.gamma + 1, cases, self.seed)  # a whole round
 
         def answer() -> Answer:
             rows = joint.curve()

@@ -1,5 +1,5 @@
 """The joint distribution of a text's first tokens: the exact one, and that of many thousand texts that the real loop
-writes. The distance of an exact sampler falls as 1/√N along with the noise; that of a biased one doesn't.
+writes. The distance of an exact rule falls as 1/√N along with the noise; that of a biased one doesn't.
 
 The logits of each prefix are computed once and kept (``study/tables.py``), so a run takes a millisecond or two;
 drafting, testing and committing are the loop's own.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from specdiff_core.explorations.study.tables import CachedTarget, TokenIds
 
 BATCH = 50
-"""Runs of each sampler between two points at which other runs may decode."""
+"""Runs of each case between two points at which other runs may decode."""
 PVALUE = 1e-6
-"""A sampler with a smaller p-value is reported as biased."""
+"""A case with a smaller p-value is reported as biased."""
 LEVEL = 0.99
-"""Level of the noise band: of several exact samplers, one would leave a 95 % band too often."""
+"""Level of the noise band: of several exact rules, one would leave a 95 % band too often."""
 FIRST, POINTS = 10, 16
 """The first point of a curve, in runs, and the number of points."""
 DRAWS = 400
@@ -37,8 +37,8 @@ DRAWS = 400
 NOISE = "noise: 99 % of exact samples stay below"
 
 
-class Sampler(NamedTuple):
-    """What writes texts."""
+class Case(NamedTuple):
+    """What writes texts: a rule, or an engine."""
 
     config: Callable[[int], DecodeConfig]  # seed of a run -> its settings
     drafter: Any
@@ -50,27 +50,25 @@ class Joint:
 
     Attributes:
         exact: text -> its probability.
-        counts: name of a sampler -> the texts that it wrote.
-        accepted: name of a sampler -> its runs that accepted the first drafted token.
+        counts: name of a case -> the texts that it wrote.
+        accepted: name of a case -> its runs that accepted the first drafted token.
     """
 
-    def __init__(
-        self, target: CachedTarget, prompt: TokenIds, size: int, samplers: Mapping[str, Sampler], seed: int
-    ) -> None:
-        self.target, self.prompt, self._size, self._samplers, self._seed = target, prompt, size, samplers, seed
-        sampling = next(iter(samplers.values())).config(0).sampling
+    def __init__(self, target: CachedTarget, prompt: TokenIds, size: int, cases: Mapping[str, Case], seed: int) -> None:
+        self.target, self.prompt, self._size, self._cases, self._seed = target, prompt, size, cases, seed
+        sampling = next(iter(cases.values())).config(0).sampling
         self.exact = exact_distribution(target, prompt, size, sampling)
-        self.counts: dict[str, Counter[TokenIds]] = {name: Counter() for name in samplers}
+        self.counts: dict[str, Counter[TokenIds]] = {name: Counter() for name in cases}
         self.accepted = Counter[str]()
         self._rows = list[dict[str, Any]]()
 
     @property
     def runs(self) -> int:
-        """Runs of each sampler so far."""
+        """Runs of each case so far."""
         return next(iter(self.counts.values())).total()
 
     def sample(self, runs: int, clock: DeviceClock, stop: Stop) -> Iterator[int]:
-        """Run all samplers ``runs`` times, interleaved; now and then yields the runs of each so far."""
+        """Run all cases ``runs`` times, interleaved; now and then yields the runs of each so far."""
         from specdiff_core.models.device import cpu_threads
 
         done, due = 0, float(FIRST)
@@ -78,8 +76,8 @@ class Joint:
             until = min(math.ceil(due), done + BATCH, runs)
             with cpu_threads(1):  # more threads don't help; not across a yield: other runs decode then
                 while done < until and not stop.is_set():
-                    for number, name in enumerate(self._samplers):  # own draws: one bad sample affects one sampler
-                        seed = self._seed + done * len(self._samplers) + number
+                    for number, name in enumerate(self._cases):  # own draws: one bad sample affects one case
+                        seed = self._seed + done * len(self._cases) + number
                         self.counts[name][self._write(name, seed, clock)] += 1
                     done += 1
             if done >= min(due, runs):  # evenly spaced on a logarithmic axis
@@ -91,7 +89,7 @@ class Joint:
         """The first tokens of a run."""
         from specdiff_core.decoding.loop import speculate
 
-        written, (config, drafter, changes) = list[int](), self._samplers[name]
+        written, (config, drafter, changes) = list[int](), self._cases[name]
         target: Any = self.target  # CachedTarget stands in for the target
         for event in speculate(self.prompt, config(seed), target, drafter, clock, detail=False, **changes(seed)):
             if isinstance(event, Verified) and event.round == 0:
@@ -116,7 +114,7 @@ class Joint:
         return {"joint": joint, "outcomes": len(self.exact), "runs": self.runs, "threads": 1}
 
     def _points(self) -> Iterator[dict[str, Any]]:
-        """A row for each sampler: the total variation between its texts and the exact distribution; the mean and 99 %
+        """A row for each case: the total variation between its texts and the exact distribution; the mean and 99 %
         quantile for as many exact samples; and bounds of the true distance, which differs by less than that quantile
         (triangle inequality)."""
         import numpy as np

@@ -13,7 +13,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, Step
 from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, axes
-from specdiff_core.explorations.joint import PVALUE, Joint, Sampler, distances
+from specdiff_core.explorations.joint import PVALUE, Case, Joint, distances
 from specdiff_core.explorations.wording import listed, ratio
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
@@ -142,7 +142,7 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
             return
         self.check()
         target, drafter, prompt = _models(self, engine)
-        rules = {rule: Sampler(functools.partial(self.config, rule), drafter) for rule in self.rules}
+        rules = {rule: Case(functools.partial(self.config, rule), drafter) for rule in self.rules}
         joint = Joint(target, prompt, self.length, rules, self.seed)
         lossless = {rule: self.config(rule, 0).rule.lossless for rule in rules}
 
