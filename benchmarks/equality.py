@@ -22,7 +22,7 @@ from benchmarks.tables import Tabled, differing, finish
 from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.engine import Engine
-from specdiff_core.explorations.figures import listed
+from specdiff_core.explorations.wording import listed
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt, ranks
 from specdiff_core.measure.runner import header

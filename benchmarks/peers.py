@@ -38,7 +38,7 @@ from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.drafters.prompt_lookup import LONGEST_MATCH
 from specdiff_core.engine import Engine
-from specdiff_core.explorations.figures import plural
+from specdiff_core.explorations.wording import plural
 from specdiff_core.measure.grid import VANILLA, BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.runner import header, in_order

@@ -19,7 +19,7 @@ from benchmarks.equality import Equality
 from benchmarks.page import Page
 from benchmarks.peers import Peers
 from benchmarks.tables import flavours_of, origin, section, whole
-from specdiff_core.explorations.figures import plural
+from specdiff_core.explorations.wording import plural
 from specdiff_core.measure.store import Bench, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, median_words, speed_words, table, waiting_words, with_ends
 from specdiff_core.schema.errors import ConfigError

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
-from specdiff_core.explorations.figures import plural
+from specdiff_core.explorations.wording import plural
 from specdiff_core.measure.store import Bench, write_result
 from specdiff_core.schema.errors import ConfigError
 

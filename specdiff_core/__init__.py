@@ -115,14 +115,14 @@ def race(
     from specdiff_core.measure.race import race_repeatedly
     from specdiff_core.schema.errors import ConfigError
     from specdiff_core.schema.methods import PLAIN, method_for, race_lanes
-    from specdiff_core.schema.pairs import OWN_PAIRS
+    from specdiff_core.schema.pairs import NONE, OWN_PAIRS
     from specdiff_core.schema.summary import race_summary
 
     if own := {"drafter", *PLAIN} & settings.keys():
         raise ConfigError(f"A method has its own {min(own)}.", field=min(own), hint="lab.decode takes every setting.")
     if isinstance(methods, str) or (methods is not None and not methods):
         raise ConfigError("Name the methods in a list.", field="methods", hint='Such as ["dflash", "ddtree"].')
-    config = _config(engine, {**settings, "drafter": "none"})
+    config = _config(engine, {**settings, "drafter": NONE.name})
     several = [drafter.name for drafter in engine.pair.spec.drafters] if engine.pair.spec.name in OWN_PAIRS else []
     names = methods or [method_for(engine.pair.spec, engine.first)]
     lanes, servers = race_lanes(config, names, several), {}

@@ -133,7 +133,7 @@ class Engine:
             if not isinstance(target, str | Path):
                 dtype = next((name for name, dtype in DTYPES.items() if dtype is target.dtype), "auto")
                 options = {"device": target.device.type, "dtype": dtype, **options}
-            engine = cls.load(spec.name, drafters=(*names, "none"), **options)
+            engine = cls.load(spec.name, drafters=(*names, NONE.name), **options)
             for name in names:
                 engine.drafter(name)  # raises if it is missing
             engine.first = names[0]

@@ -20,7 +20,7 @@ from app.content.workshop import CLOSING, WORKSHOP
 from app.first_load import STATIC
 from specdiff_core.drafters import base
 from specdiff_core.explorations import EXPLORATIONS
-from specdiff_core.explorations.window_map import expected_tau
+from specdiff_core.explorations.prediction import expected_tau
 from specdiff_core.maths import randomness
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema import events, metrics, palette, settings

@@ -66,10 +66,10 @@ DRAWING = {
     "specdiff_core/maths/randomness.py": DRAWS,
     "specdiff_core/train/": re.compile(r"(?!rand_like|randn_like)\w+"),  # with generators of its own
     "specdiff_core/measure/statistics.py": re.compile("default_rng"),  # the bootstrap resamples what was measured
-    "specdiff_core/explorations/losslessness.py": re.compile("default_rng|multinomial"),  # the floor of the noise
-    "specdiff_core/explorations/study/engines.py": re.compile("default_rng"),  # which letter hides which
+    "specdiff_core/explorations/joint.py": re.compile("default_rng|multinomial"),  # the floor of the noise
+    "specdiff_core/explorations/engines.py": re.compile("default_rng"),  # which letter hides which
     "specdiff_core/explorations/study/tables.py": re.compile("default_rng"),  # made-up distributions
-    "specdiff_core/explorations/learn.py": re.compile("manual_seed|default_rng"),  # training text
+    "specdiff_core/explorations/study/twins.py": re.compile("manual_seed|default_rng"),  # training text
     "specdiff_core/models/mdlm.py": re.compile("normal_"),  # weights that training begins with
     "specdiff_core/models/dflash.py": re.compile("normal_"),
     "specdiff_core/models/markov.py": re.compile("normal_"),

@@ -201,9 +201,7 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
         page.click("#sd-share")
         page.wait_for_function("location.search.includes('methods=')")
         link = page.url
-    with visit(
-        browser, link, until="window.specdiff?.tabs.race && window.specdiff.tabs.race.frames.awake"
-    ) as page:
+    with visit(browser, link, until="window.specdiff?.tabs.race && window.specdiff.tabs.race.frames.awake") as page:
         value_of(page, "#race-prompt", "A race to share, π & <b>")
         open_drawer(page, "race")
         ticked = page.locator("#race-methods label:has(input:checked)").all_inner_texts()

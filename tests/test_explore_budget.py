@@ -11,11 +11,11 @@ from exploring import StopWhen, changed, explore
 
 from specdiff_core.engine import Engine
 from specdiff_core.explorations.base import Step
-from specdiff_core.explorations.budget import Budget, read_problem
-from specdiff_core.explorations.figures import ratio
+from specdiff_core.explorations.budget import Budget
 from specdiff_core.explorations.run import ExplorationRun
+from specdiff_core.explorations.wording import ratio
 from specdiff_core.measure.answers import canonical, final_answer
-from specdiff_core.measure.problems import EXAMPLES, FORMS, PROBLEMS, VARIANTS
+from specdiff_core.measure.problems import EXAMPLES, FORMS, PROBLEMS, VARIANTS, read_problem
 from specdiff_core.measure.votes import Attempt, curves, read_attempt
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError

@@ -15,10 +15,12 @@ from specdiff_core.explorations import learn
 from specdiff_core.explorations.base import Step
 from specdiff_core.explorations.learn import Learn
 from specdiff_core.explorations.run import ExplorationRun
+from specdiff_core.explorations.study import twins
 from specdiff_core.schema import events
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import parse
 from specdiff_core.schema.trace import read_trace
+from specdiff_core.train.answers import collate
 
 pytestmark = pytest.mark.usefixtures("few_passes")
 
@@ -66,23 +68,21 @@ def test_two_drafters_learn_and_the_loaded_weights_stay(
 @pytest.mark.slow
 def test_what_is_measured_is_the_rounds_of_a_greedy_decode(engine: Engine, tmp_path: Path) -> None:
     what = parse(Learn, {})
-    writer = learn._Writer(engine, 0, threading.Event())
+    texts = twins.Texts(engine, 0, threading.Event())
     prompts = what.prompts(engine)[0][:3]
-    corpus = writer.write([(engine.encode(prompt.prompt), 0.0) for prompt in prompts], 40)
-    twin = learn._Twin(writer, learn.STREAK, tmp_path)
-    from specdiff_core.train.answers import collate
-
+    corpus = texts.write([(engine.encode(prompt.prompt), 0.0) for prompt in prompts], 40)
+    twin = twins.Twin(engine, tmp_path, gamma=learn.GAMMA, streak=True, seed=0)
     for step in range(60):  # until it knows them by heart, more or less
         twin.learn(collate(corpus), step, 1.0)
-    row = twin.measure(corpus)
+    accepted, _ = twin.measure(corpus)
     raced = learn.with_drafters(engine, {learn.STREAK: twin.export(tmp_path / "export")})
     config = lab.DecodeConfig(drafter=learn.STREAK, gamma=learn.GAMMA, max_new_tokens=48, ignore_eos=True)
     rounds = 0
-    for prompt, measured in zip(prompts, twin.accepted, strict=True):
+    for prompt, measured in zip(prompts, accepted, strict=True):
         run = [event.accepted for event in raced.decode(prompt.prompt, config) if isinstance(event, events.Verified)]
         assert measured[:-1] == run[: len(measured) - 1]
         rounds += len(measured) - 1
-    assert rounds >= 6 and row["tau"] > 1.2
+    assert rounds >= 6 and learn._tau(accepted) > 1.2
 
 
 def test_the_gain_of_a_loss_is_held_against_its_texts() -> None:

@@ -13,10 +13,9 @@ import torch
 from exploring import StopWhen, explore, slow
 
 from specdiff_core.engine import Engine
-from specdiff_core.explorations import losslessness
+from specdiff_core.explorations import engines, joint, losslessness
 from specdiff_core.explorations.losslessness import Losslessness
 from specdiff_core.explorations.run import ExplorationRun
-from specdiff_core.explorations.study import engines
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.measure.statistics import chi_squared
 from specdiff_core.schema.errors import ConfigError
@@ -76,9 +75,8 @@ def laws(p: np.ndarray, q: np.ndarray, raw: np.ndarray) -> dict[str, np.ndarray]
 
 
 def test_every_broken_engine_has_its_bug_and_no_other(engine: Engine) -> None:
-    what = parse(Losslessness, {"models": "engines", "runs": 600, "seed": 1})
-    target, drafter, prompt = losslessness._models(what, engine)
-    config = what.config("ratio", 0)
+    target, drafter, prompt = engines.models(seed=1)
+    config = engines.Game(gamma=2, temperature=1, draft_temperature=1, seed=1).config(0)
     p, q = (
         to_probs(logits, sampling, (engines.SYMBOLS,)).numpy()
         for logits, sampling in (
@@ -90,7 +88,7 @@ def test_every_broken_engine_has_its_bug_and_no_other(engine: Engine) -> None:
     final = explore(Losslessness, engine, models="engines", runs=600, seed=1).result
     facts, runs = final.facts, 600
     assert sorted(facts["hidden"].values()) == sorted(law)
-    assert final.rows[0]["runs"] == losslessness.FIRST == 10
+    assert final.rows[0]["runs"] == joint.FIRST == 10
     for letter, name in facts["hidden"].items():
         seen = np.array([row[letter] for row in facts["places"] if row["place"] == 1]) * runs
         assert chi_squared(seen, law[name][:-1] * runs) > 1e-4, name
@@ -100,17 +98,17 @@ def test_every_broken_engine_has_its_bug_and_no_other(engine: Engine) -> None:
     assert not any(what in str(final.report) for what, _ in engines.MISTAKES.values()), "nothing is given away"
     assert "lossless" not in final.rows[0]
     with pytest.raises(ConfigError, match="too many outcomes"):
-        parse(Losslessness, {"models": "engines", "gamma": 3}).check()
+        explore(Losslessness, engine, models="engines", gamma=3)
 
 
 def test_the_recorded_engines_are_found_out_and_the_right_one_is_not() -> None:
     final = json.loads((ASSETS / "explore" / "losslessness.engines.json").read_text())
     facts, rows = final["facts"], final["rows"]
     assert facts["hidden"] == engines.hidden(final["settings"]["seed"])
-    assert facts["found"] == losslessness.found(rows)
+    assert facts["found"] == engines.found(rows)
     for letter, name in facts["hidden"].items():
         own = [row for row in rows if row["rule"] == letter]
-        assert (own[0]["runs"] == 10 and own[0]["p_value"] > losslessness.PVALUE) or name == "bonus"
+        assert (own[0]["runs"] == 10 and own[0]["p_value"] > joint.PVALUE) or name == "bonus"
         assert (facts["found"][letter] is None) == (name == "right"), name
 
 
@@ -157,7 +155,7 @@ def test_the_exact_distribution_is_the_networks_own(engine: Engine) -> None:
     run = engine.target.start()
     run.read(prompt[:-1])
     first = to_probs(run.score(prompt[-1:]).logits, what.config("ratio", 0).sampling, engine.target.suppress)[0]
-    distribution = losslessness.exact_distribution(what, target, prompt)
+    distribution = joint.exact_distribution(target, prompt, 2, what.config("ratio", 0).sampling)
     assert len(distribution) == 4
     for token in first.nonzero()[:, 0].tolist():
         second = to_probs(run.score([token]).logits, what.config("ratio", 0).sampling, engine.target.suppress)[0]

@@ -16,12 +16,13 @@ from specdiff_core.decoding.pieces import ids_in as events_ids
 from specdiff_core.drafters.base import Context, Draft, DraftSession
 from specdiff_core.engine import Engine
 from specdiff_core.explorations import what_it_takes, window_map
-from specdiff_core.explorations.figures import accepted_lengths
+from specdiff_core.explorations.leaderboard import accepted_lengths
 from specdiff_core.explorations.measured import Runs
+from specdiff_core.explorations.prediction import agreement, expected_tau, geometric_tau, predicted
 from specdiff_core.explorations.run import ExplorationRun
 from specdiff_core.explorations.text import joint
 from specdiff_core.explorations.what_it_takes import WhatItTakes
-from specdiff_core.explorations.window_map import WindowMap, agreement, expected_tau, geometric_tau, predicted
+from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.measure import passes
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.passes import PassCosts, PassTimes

@@ -10,9 +10,9 @@ from functools import cache
 from math import exp
 from typing import Any, Literal, TypeVar
 
-from specdiff_core.explorations.figures import percent, speedup
+from specdiff_core.explorations.prediction import expected_tau
 from specdiff_core.explorations.run import ExplorationResult
-from specdiff_core.explorations.window_map import expected_tau
+from specdiff_core.explorations.wording import percent, speedup
 from specdiff_core.measure.store import read_result
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import Committed, Verified

@@ -9,6 +9,7 @@ from typing import Any
 from specdiff_core.cli import options
 from specdiff_core.cli.output import describe
 from specdiff_core.schema.methods import BASELINE, DRAFTED
+from specdiff_core.schema.pairs import NONE
 from specdiff_core.schema.settings import check_prompt
 from specdiff_core.schema.summary import run_summary
 from specdiff_core.schema.trace import write_trace
@@ -34,4 +35,4 @@ def run(args: argparse.Namespace) -> None:
         print(args.prompt + summary["text"] + "\n")
         print("\n".join(describe(summary)))
     if args.trace is not None:
-        write_trace(args.trace, {BASELINE if config.drafter == "none" else DRAFTED: run}, title=args.prompt[:80])
+        write_trace(args.trace, {BASELINE if config.drafter == NONE.name else DRAFTED: run}, title=args.prompt[:80])

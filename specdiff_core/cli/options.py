@@ -19,7 +19,7 @@ from specdiff_core.checkpoints.folders import short_path
 from specdiff_core.checkpoints.own_pairs import OwnPair, find, register
 from specdiff_core.schema.errors import ConfigError, printable
 from specdiff_core.schema.fields import Field, fields_of, flag
-from specdiff_core.schema.pairs import EMBEDDED
+from specdiff_core.schema.pairs import EMBEDDED, NONE
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.wording import values_words
 
@@ -163,7 +163,7 @@ def open_engine(args: argparse.Namespace, pair: str, drafters: Sequence[str]) ->
     from specdiff_core.models.device import set_threads
 
     set_threads(args.threads)
-    names = tuple(dict.fromkeys((*drafters, "none")))
+    names = tuple(dict.fromkeys((*drafters, NONE.name)))
     placement = {"device": args.device, "dtype": args.dtype, "context": args.context}
     engine = Engine.load(pair, drafters=names, progress=say, threads=args.threads, **placement)
     for name in drafters:

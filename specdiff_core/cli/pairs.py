@@ -13,7 +13,7 @@ from specdiff_core.checkpoints.memory import Machine, needed, refusal
 from specdiff_core.checkpoints.sources import is_cached, is_local, resolve
 from specdiff_core.cli import options
 from specdiff_core.cli.output import columns
-from specdiff_core.schema.pairs import PAIRS, DrafterSpec, PairSpec, find_pair
+from specdiff_core.schema.pairs import NONE, PAIRS, DrafterSpec, PairSpec, find_pair
 from specdiff_core.schema.published import Model
 
 
@@ -52,7 +52,7 @@ def table(here: Environment) -> None:
     print("\n".join(columns(lines)))
     print("\nDrafters and their download sizes:")
     for group, pairs in groupby(PAIRS.values(), key=lambda pair: pair.group):
-        specs = {spec.name: spec for pair in pairs for spec in pair.drafters if spec.name != "none"}
+        specs = {spec.name: spec for pair in pairs for spec in pair.drafters if spec.name != NONE.name}
         print(f"  {group}: {', '.join(spec.name + _notes(spec) for spec in specs.values())}")
     if notes:
         print()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from specdiff_core.cli.options import add_parser, add_placement, add_settings, given, say, stopping
 from specdiff_core.measure.prompts import FORMS, read_prompts
 from specdiff_core.schema.errors import OutOfMemory, is_memory
+from specdiff_core.schema.pairs import NONE
 from specdiff_core.schema.wording import PROGRAM
 from specdiff_core.train.settings import DrafterSettings, open_run
 
@@ -78,7 +79,7 @@ def run_drafter(args: argparse.Namespace) -> None:
     set_threads(args.threads)
     pair = register_pair(parse({"target": args.target, "context": args.context}).name)
     placement: dict[str, Any] = {"device": args.device, "dtype": args.dtype}
-    engine = Engine.load(pair.name, drafters=("none",), progress=say, **placement)
+    engine = Engine.load(pair.name, drafters=(NONE.name,), progress=say, **placement)
     with stopping() as stop:
         folders: dict[str, Any] = {"answers": args.answers, "valid": valid, "stopped": stop.is_set, "argv": args.argv}
         training = DrafterTraining(engine, prompts, args.out, settings, **folders)

@@ -1,4 +1,7 @@
-"""Explorations: questions of the papers, each answered by a live measurement. Importing them doesn't import torch."""
+"""Explorations: questions of the papers, each answered by a live measurement. Importing them doesn't import torch.
+
+A file without a question of its own is shared by several, or is part of one, which its first lines name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pkgutil
 from specdiff_core.explorations.base import NAMED, Exploration
 from specdiff_core.schema.errors import no_such
 
-for _file in pkgutil.iter_modules(__path__):  # an exploration is one file
+for _file in pkgutil.iter_modules(__path__):  # an exploration is declared in one file
     importlib.import_module(f"{__name__}.{_file.name}")
 
 EXPLORATIONS = dict(sorted(NAMED.items(), key=lambda item: item[1].rank))

@@ -7,32 +7,27 @@ accuracy curve is measured from all of them, and only the time of an attempt dep
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
-
-import msgspec
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, Step, each_line
 from specdiff_core.explorations.fields import METHOD, SEED
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, percent, ratio, speedup
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes
 from specdiff_core.explorations.measured import Runs
-from specdiff_core.measure.answers import canonical, final_answer
-from specdiff_core.measure.problems import EXAMPLES, PROBLEMS
-from specdiff_core.measure.prompts import Problem, Prompt, Text
+from specdiff_core.explorations.wording import Row, listed, percent, plural, ratio, speedup
+from specdiff_core.measure.problems import EXAMPLES, PROBLEMS, read_problem
+from specdiff_core.measure.prompts import Problem, Prompt
 from specdiff_core.measure.votes import Attempt, curves, read_attempt
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
-from specdiff_core.schema.methods import find_method
+from specdiff_core.schema.methods import BASELINE, find_method
 from specdiff_core.schema.settings import DecodeConfig, Template
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-LONGEST_ANSWER = 60
-"""Maximum characters of an answer."""
 PUBLISHED = {"vanilla": 0.55, "SpecDiff": 0.81, "SpecDiff-2": 0.90}
 """Accuracy on MATH-500 of a 72B target after :data:`PUBLISHED_SECONDS`, read off SpecDiff-2's figure."""
 PUBLISHED_SECONDS = 15
@@ -143,8 +138,8 @@ class Budget(Exploration, frozen=True, kw_only=True):
             for attempt in range(1, self.attempts + 1)  # all problems once before any twice
             for number, problem in enumerate(problems, start=1)
         ]
-        methods = {name: find_method(name) for name in dict.fromkeys(("vanilla", *self.methods))}
-        configs = {name: method.config(self.base) for name, method in methods.items() if name != "vanilla"}
+        methods = {name: find_method(name) for name in dict.fromkeys((BASELINE, *self.methods))}
+        configs = {name: method.config(self.base) for name, method in methods.items() if name != BASELINE}
         if not configs:
             raise ConfigError("Vanilla always runs.", field="methods", hint="Choose a method to compare with it.")
         runs = Runs(engine, self.base, configs, prompts, stop)
@@ -156,7 +151,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
             rows, singles = curves(tried, [problem.answer for problem in problems])
             for row in rows:
                 name = row["method"]
-                row |= {"race": name if name in runs.races else None, "waiting": runs.total(name).waiting}
+                row |= {"race": name if name in runs.traces else None, "waiting": runs.total(name).waiting}
             facts = {
                 "threads": runs.threads,
                 "skipped": skipped + runs.left_out(),
@@ -171,7 +166,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
                     for name, by_problem in tried.items()
                 },
             }
-            return Answer(rows=rows, facts=facts, races=runs.races)
+            return Answer(rows=rows, facts=facts, races=runs.traces)
 
         for done, total, number in runs.race():
             for name, events in runs.events.items():
@@ -180,22 +175,22 @@ class Budget(Exploration, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         single = facts.get("single", {})
-        others = {name: row for name, row in single.items() if name != "vanilla"}
+        others = {name: row for name, row in single.items() if name != BASELINE}
         if not others:
             return Report()
         label = {name: look.label for name, look in draw.styles(single).items()}
         quickest = max(others, key=lambda name: others[name]["speedup"])
-        vanilla, best = single["vanilla"], others[quickest]
+        vanilla, best = single[BASELINE], others[quickest]
         answer = (
-            f"All methods are equally accurate; an attempt takes {_lasting(vanilla['seconds'])} with vanilla "
-            f"and {_lasting(best['seconds'])} with {label[quickest]}, {speedup(best['speedup'])} "
+            f"All methods are equally accurate; an attempt takes {_duration(vanilla['seconds'])} with vanilla "
+            f"and {_duration(best['seconds'])} with {label[quickest]}, {speedup(best['speedup'])} "
             f"({_between(best['low'], best['high'])})."
         )
         apart = [row for row in rows if row["method"] == quickest and row["gain"] is not None]
         if apart:
             last = apart[-1]
             answer += (
-                f" In {_lasting(last['seconds'])} per problem, {percent(last['accuracy'])} instead of "
+                f" In {_duration(last['seconds'])} per problem, {percent(last['accuracy'])} instead of "
                 f"{percent(last['accuracy'] - last['gain'])} are right: {_points(last['gain'])} "
                 f"({_between(last['gain_low'], last['gain_high'], 100, 1)})."
             )
@@ -228,7 +223,7 @@ class Budget(Exploration, frozen=True, kw_only=True):
                 "without an answer don’t vote.",
                 given[facts.get("given", self.given)],
                 f"Published: on MATH-500 with a 72B target, {PUBLISHED_SECONDS} seconds give "
-                f"{draw.listed([f'{name} {percent(share)}' for name, share in PUBLISHED.items()])} "
+                f"{listed([f'{name} {percent(share)}' for name, share in PUBLISHED.items()])} "
                 "(SpecDiff-2, arXiv 2511.00606, read off its figure). Their target thinks longer in that time; ours "
                 "votes more often.",
             ],
@@ -245,14 +240,14 @@ def _figures(rows: Sequence[Row]) -> list[Figure]:
     """Accuracy by seconds, the gain over vanilla in as many seconds, and accuracy by number of attempts."""
 
     def words(row: Row) -> str:
-        fits = f"{draw.plural(row['attempts'], 'attempt')} in {_lasting(row['seconds'])}"
+        fits = f"{plural(row['attempts'], 'attempt')} in {_duration(row['seconds'])}"
         return (
             f"{fits}<br>{percent(row['accuracy'])} right, 95 % interval {percent(row['low'])} to {percent(row['high'])}"
         )
 
     def gain(row: Row) -> str:
         bounds = _between(row["gain_low"], row["gain_high"], 100, 1)
-        return f"in {_lasting(row['seconds'])}: {_points(row['gain'])} ({bounds}, paired)"
+        return f"in {_duration(row['seconds'])}: {_points(row['gain'])} ({bounds}, paired)"
 
     share = FROM_ZERO | {"tickformat": ".0%"}
     there = draw.trace(
@@ -265,7 +260,7 @@ def _figures(rows: Sequence[Row]) -> list[Figure]:
         words=[[None, f"published: {name}, {percent(accuracy)}"] for name, accuracy in PUBLISHED.items()],
         size=11,
     )
-    pooled = [row for row in rows if row["method"] == "vanilla"]
+    pooled = [row for row in rows if row["method"] == BASELINE]
     ends = [row["high"] for row in pooled] + [row["low"] for row in reversed(pooled)]
     around = [row["attempts"] for row in [*pooled, *reversed(pooled)]]
     band = draw.trace("", around, ends, "@target", dash="solid", width=0, fill="toself", fillcolor="@target-tint")
@@ -316,7 +311,7 @@ def _figures(rows: Sequence[Row]) -> list[Figure]:
     ]
 
 
-def _lasting(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{ratio(seconds)} s"
 
 
@@ -326,37 +321,3 @@ def _between(low: float, high: float, scale: float = 1, digits: int = 2) -> str:
 
 def _points(share: float) -> str:
     return f"{100 * share:+.1f} points"
-
-
-class _Line(msgspec.Struct):
-    answer: Text | float
-    question: str = ""
-    problem: str = ""
-    prompt: str = ""
-
-
-def read_problem(line: str, number: int = 0) -> Problem:
-    """Read a visitor's problem: ``question | answer``, or a JSON object with ``question`` (GSM8K)
-    or ``problem`` (MATH-500) and ``answer``. An answer that ends in ``#### 12`` or contains
-    ``\\boxed{\\frac{1}{2}}`` is a solution, one line per step.
-
-    Raises:
-        ConfigError: the question or the answer is missing.
-        msgspec.DecodeError: it is not such an object.
-    """
-    if line.lstrip().startswith("{"):
-        parsed = msgspec.json.decode(line, type=_Line)
-        question, answer = parsed.question or parsed.problem or parsed.prompt, str(parsed.answer)
-    else:
-        question, _, answer = line.rpartition("|")
-    if not question.strip():
-        raise ConfigError('there is no question, nor "|" and an answer after one')
-    worked, _, last = answer.rpartition("####")
-    if "\\boxed{" in answer:
-        worked, last = answer, final_answer(answer)
-    if not (right := canonical(last)):
-        raise ConfigError("there is no answer")
-    if len(right) > LONGEST_ANSWER:
-        raise ConfigError(f"the answer is longer than {LONGEST_ANSWER} characters")
-    steps = [re.sub("<<.*?>>", "", step).strip() for step in worked.splitlines()]  # <<…>>: notes for a calculator
-    return Problem(f"Question: {question.strip()}\nAnswer:", tuple(filter(None, steps)), right)

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import METHODS
-from specdiff_core.schema.pairs import PAIRS, find_pair
+from specdiff_core.schema.pairs import NONE, PAIRS, find_pair
 
-DRAFTING = [method.name for method in METHODS if method.drafter != "none"]
+DRAFTING = [method.name for method in METHODS if method.drafter != NONE.name]
 """All methods but vanilla."""
 _WINDOWS = ("denoise", "sequential")
 WINDOW_DRAFTERS = list(

@@ -6,16 +6,14 @@ An exploration describes data, axes and labels; the page (``app/static/views/fig
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from specdiff_core.explorations.wording import Row, escaped
 from specdiff_core.schema.methods import METHODS
 from specdiff_core.schema.palette import ROLES
-
-Row = Mapping[str, Any]
 
 
 class Slider(msgspec.Struct):
@@ -89,97 +87,6 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
             colour, mark, label = f"@{method.colour}", method.mark, method.short
         by_name[name] = Style(colour, mark, DASHES[i % len(DASHES)], label)
     return by_name
-
-
-# Numbers in words.
-
-
-def ratio(value: float | None, digits: int = 2) -> str:
-    """A number with a fixed number of digits, or a dash."""
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def speedup(value: float | None) -> str:
-    """A speed-up, marked as slower below 1."""
-    return "–" if value is None else f"{value:.2f}×" if value >= 1 else f"{value:.2f}× (slower)"
-
-
-def slower(row: Row) -> bool:
-    """Whether a row is slower than vanilla, with its whole interval if it has one."""
-    return bool(row["speedup"] < 1 and (row.get("high") or 0) < 1)
-
-
-def measured(row: Row) -> str:
-    """A row's speed-up, marked as slower only if :func:`slower`."""
-    return speedup(row["speedup"]) if row["speedup"] >= 1 or slower(row) else f"{ratio(row['speedup'])}×"
-
-
-def rivals(best: Row, rows: Iterable[Row]) -> list[Row]:
-    """The other rows that may be as fast as ``best``, the fastest first: on the same prompts, the interval of its lead
-    (``behind``) contains 1."""
-    known = (row for row in rows if row is not best and row.get("behind_low") is not None)
-    return sorted((row for row in known if row["behind_low"] <= 1), key=lambda row: -row["speedup"])
-
-
-def percent(share: float) -> str:
-    """A share as a whole percentage."""
-    return f"{100 * share:.0f} %"
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 token``, ``2 tokens``."""
-    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
-
-
-def listed(words: Sequence[str]) -> str:
-    """``a, b and c``."""
-    return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), *words[-1:]])
-
-
-def shortlist(words: Sequence[str]) -> str:
-    """``a, b, c and 4 others``."""
-    left = len(words) - 3
-    return listed(words) if left < 2 else listed([*words[:3], f"{left} others"])
-
-
-def escaped(words: object) -> str:
-    """Text of a visitor or a model, escaped because Plotly reads some markup in labels."""
-    return html.escape(str(words), quote=False)
-
-
-def quoted(piece: str) -> str:
-    """A token within a sentence, with visible spaces and line ends."""
-    visible = piece.replace("\r\n", "↵").replace("\n", "↵").replace("\t", "⇥")
-    return f"“{'␣' * min(4, len(visible)) if visible and not visible.strip(' ') else visible.removeprefix(' ')[:32]}”"
-
-
-def spread(row: Row) -> str:
-    """The interval of a row's speed-up."""
-    if row.get("low") is None:
-        return "too few prompts for an interval"
-    return f"95 % interval {ratio(row['low'])} to {ratio(row['high'])}, {plural(row['prompts'], 'prompt')}"
-
-
-def timed(row: Row) -> str:
-    """A row's speed-up and its interval, for a mark."""
-    return f"{speedup(row['speedup'])}<br>{spread(row)}"
-
-
-def accepted_lengths(row: Row) -> list[float]:
-    """Shares of the drafts of which exactly m = 0, 1, … tokens were accepted, from ``alpha_at`` and ``tested_at`` (of a
-    tree: by depth). Their sums from m on are the joint rates by position, which vLLM reports."""
-    drafts = row["tested_at"][0]
-    accepted = [(alpha or 0.0) * tested for alpha, tested in zip(row["alpha_at"], row["tested_at"], strict=True)]
-    counts = zip([drafts, *accepted], [*accepted, 0], strict=True)
-    return [round((more - fewer) / drafts, 7) + 0.0 for more, fewer in counts]  # α has six digits in a file: no −0 %
-
-
-def fastest(rows: Iterable[Row]) -> Row | None:
-    """The row with the largest speed-up."""
-    return max((row for row in rows if row.get("speedup")), key=lambda row: row["speedup"], default=None)
-
-
-# Marks.
 
 
 def trace(

@@ -2,7 +2,8 @@
 one with token-wise cross-entropy, the other by streak-distillation (SpecDiff-2, arXiv 2511.00606).
 
 Every few seconds both draft after every token of held-out texts, which gives τ, acceptance by position and their
-guesses for one sentence. At the end the trained and the untrained drafters race vanilla. Loaded weights do not change.
+guesses for one sentence. At the end the speed-ups of both, and of the untrained drafter, are measured. Loaded weights
+do not change.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step
 from specdiff_core.explorations.fields import EMBEDDED
-from specdiff_core.explorations.figures import Figure, Style, axes, ratio, speedup, spread
+from specdiff_core.explorations.figures import Figure, Style, axes
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.explorations.run import command_words
+from specdiff_core.explorations.wording import Row, escaped, interval_of, plural, ratio, speedup
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import paired
 from specdiff_core.schema.decoder import Stop
@@ -29,8 +32,8 @@ from specdiff_core.schema.fields import ask
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
-    from specdiff_core.train import answers as texts
-    from specdiff_core.train.learners.block import BlockLearner
+    from specdiff_core.explorations.study.twins import Twin
+    from specdiff_core.train.answers import TrainingExample
 
 UNTRAINED, TOKENS, STREAK = "untrained", "token_wise", "streak"
 LABELS = {UNTRAINED: "before training", TOKENS: "token-wise loss", STREAK: "streak-distillation"}
@@ -43,8 +46,6 @@ HATCHES = {"dot": "/", "dash": ".", "solid": ""}
 """Dash of a line -> hatch of a bar."""
 GAMMA = 8
 """Tokens of a draft."""
-ROWS, ANCHORS = 12, 16
-"""Texts in a step, and blocks in each."""
 COPIES, VARIANTS, BEGUN = 160, 6, 8
 """Training texts per prompt; held-out texts per prompt, and their sampled first tokens."""
 TOGETHER = 64
@@ -88,12 +89,14 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
     per_flavour: Annotated[int, ask("Prompts of each kind", "Every second one is held out.", 2, 5)] = 5
 
     def explore(self, engine: Engine, stop: Stop) -> Iterator[Step]:
+        from specdiff_core.explorations.study.twins import Texts, Twin, train
+
         prompts, skipped = self.prompts(engine)
         learnt = [prompt for prompt, rank in zip(prompts, ranks(prompts), strict=True) if rank % 2 == 0]
         held_out = [prompt for prompt in prompts if prompt not in learnt]
         if not held_out:
             raise ConfigError("Learning needs two prompts of the same kind.", field="texts", hint="Give more prompts.")
-        writer = _Writer(engine, self.seed, stop)
+        texts = Texts(engine, self.seed, stop)
         facts: dict[str, Any] = {"skipped": skipped, "learnt": [prompt.id for prompt in learnt], "race": {}}
         rows, races, total = list[dict[str, Any]](), dict[str, bytes](), self.seconds + 2
 
@@ -101,71 +104,62 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
             return Answer(rows=list(rows), facts=dict(facts), races=races)
 
         yield Step(1, total, "the target writes texts", answer)
-        corpus: list[texts.TrainingExample] = []
-        tested: list[texts.TrainingExample] = []
+        corpus: list[TrainingExample] = []
+        tested: list[TrainingExample] = []
         requests = [(engine.encode(one.prompt), 0.7 + 0.3 * (copy % 2)) for copy in range(COPIES) for one in learnt]
         begun = [(engine.encode(one.prompt), 1.0) for _ in range(VARIANTS) for one in held_out]
         for first in range(0, len(requests), TOGETHER):
-            corpus += writer.write(requests[first : first + TOGETHER], self.tokens)
+            corpus += texts.write(requests[first : first + TOGETHER], self.tokens)
             if stop.is_set():
                 return
             yield Step(1, total, f"the target writes: {len(corpus)} of {len(requests)} texts to learn from", answer)
         for first in range(0, len(begun), TOGETHER):
-            beginnings = writer.write(begun[first : first + TOGETHER], BEGUN)
-            tested += writer.write([(one.tokens.tolist(), 0.0) for one in beginnings], self.tokens)
+            beginnings = texts.write(begun[first : first + TOGETHER], BEGUN)
+            tested += texts.write([(one.tokens.tolist(), 0.0) for one in beginnings], self.tokens)
             if stop.is_set():
                 return
-        facts["sentence"] = writer.pieces(tested[0].prompt.tokens[-2 * BEGUN :])
-        facts["continues"] = writer.pieces(tested[0].tokens[len(tested[0].prompt.tokens) :][:GAMMA].tolist())
+
+        def pieces(ids: Sequence[int]) -> list[str]:
+            return [str(engine.pair.tokenizer.decode([token])) for token in ids]
+
+        facts["sentence"] = pieces(tested[0].prompt.tokens[-2 * BEGUN :])
+        facts["continues"] = pieces(tested[0].tokens[len(tested[0].prompt.tokens) :][:GAMMA].tolist())
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            twins = {name: _Twin(writer, name, folder) for name in (TOKENS, STREAK)}
+            shared: dict[str, Any] = {"gamma": GAMMA, "seed": self.seed}
+            twins = {name: Twin(engine, folder / name, streak=name == STREAK, **shared) for name in (TOKENS, STREAK)}
             saved = {UNTRAINED: twins[STREAK].export(folder / UNTRAINED)}
-            rows += [twin.measure(tested) for twin in twins.values()]
-            for spent, doing in self._train(twins, corpus, tested, rows, stop):
-                yield Step(2 + min(self.seconds - 1, int(spent)), total, doing, answer)
+            accepted = dict[str, list[list[int]]]()  # by each, in each text
+
+            def measure() -> None:
+                for name, twin in twins.items():
+                    accepted[name], guess = twin.measure(tested)
+                    rows.append({"objective": LABELS[name]} | _row(twin, accepted[name], pieces(guess)))
+
+            measure()
+            measured, doing = 0, ""
+            for step, spent in train([*twins.values()], corpus, self.seconds, self.seed, stop):
+                if spent >= (measured + 1) * self.seconds / MEASUREMENTS:
+                    measured = int(spent * MEASUREMENTS / self.seconds)
+                    measure()
+                    doing = ", τ = " + " and ".join(ratio(row["tau"]) for row in rows[-len(twins) :])
+                yield Step(2 + min(self.seconds - 1, int(spent)), total, f"step {step}{doing}", answer)
             if stop.is_set():
                 return
-            facts["change"] = _change(twins[TOKENS].accepted, twins[STREAK].accepted)
+            facts["change"] = _change(accepted[TOKENS], accepted[STREAK])
             saved |= {name: twin.export(folder / name) for name, twin in twins.items()}
-            best = max(twins, key=lambda name: _tau(twins[name].accepted))
+            best = max(twins, key=lambda name: _tau(accepted[name]))
             files = _files(saved[best], best, self)
             raced = with_drafters(engine, saved)
             lanes = {name: dataclasses.replace(self.base, gamma=GAMMA, drafter=name) for name in saved}
-            spoken = [list(text.prompt.tokens) for text in tested[:: max(1, len(tested) // RACED)]]
-            words = engine.pair.tokenizer.batch_decode(spoken, skip_special_tokens=True)
+            ids = [list(text.prompt.tokens) for text in tested[:: max(1, len(tested) // RACED)]]
+            words = engine.pair.tokenizer.batch_decode(ids, skip_special_tokens=True)
             starts = [Prompt(id=f"{number}", flavour="", prompt=text) for number, text in enumerate(words, 1)]
             runs = Runs(raced, self.base, lanes, starts, stop)
             for _, _, run in runs.fill():
-                facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.races
-                yield Step(total - 1, total, f"the race: {LABELS[run.lane]}", answer, lambda: files)
+                facts["race"], races = {key: runs.row(key) for key in lanes if runs.of(key)}, runs.traces
+                yield Step(total - 1, total, f"against vanilla: {LABELS[run.lane]}", answer, lambda: files)
         yield Step(total, total, "done", answer, lambda: files)
-
-    def _train(
-        self,
-        twins: Mapping[str, _Twin],
-        corpus: Sequence[texts.TrainingExample],
-        tested: Sequence[texts.TrainingExample],
-        rows: list[dict[str, Any]],
-        stop: Stop,
-    ) -> Iterator[tuple[float, str]]:
-        """Train both in alternating steps on the same blocks of the same texts, measured :data:`MEASUREMENTS` times."""
-        import numpy as np
-
-        from specdiff_core.train.answers import collate
-
-        rng, step, measured, spent, doing = np.random.default_rng(self.seed), 0, 0, 0.0, ""
-        while spent < self.seconds and not stop.is_set():
-            batch = collate([corpus[i] for i in rng.choice(len(corpus), min(ROWS, len(corpus)), replace=False)])
-            rate = min(1.0, (step + 1) / 10) * min(1.0, 2 * (1 - spent / self.seconds))
-            for twin in twins.values():
-                twin.learn(batch, self.seed + step, rate)
-            step, spent = step + 1, sum(twin.trainer.seconds for twin in twins.values())
-            if spent >= (measured + 1) * self.seconds / MEASUREMENTS:
-                measured = int(spent * MEASUREMENTS / self.seconds)
-                rows += [twin.measure(tested) for twin in twins.values()]
-                doing = ", τ = " + " and ".join(ratio(row["tau"]) for row in rows[-len(twins) :])
-            yield spent, f"step {step}{doing}"
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         by = {name: [row for row in rows if row["objective"] == LABELS[name]] for name in (TOKENS, STREAK)}
@@ -190,7 +184,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         if answer:
             notes.append(
                 "Both began with the same weights and saw the same blocks of the same texts, which the target wrote "
-                f"after {draw.plural(len(facts['learnt']), 'prompt')}. They know only this kind of text."
+                f"after {plural(len(facts['learnt']), 'prompt')}. They know only this kind of text."
             )
         titles = {name: f"Block drafter, {LABELS[name]}" for name in raced}
         figures = [_curves(by), _guesses(by[STREAK], facts), _positions(by), _race(raced)]
@@ -200,7 +194,7 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
 def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
     points = [row | {"by": name} for name, curve in by.items() for row in curve]
 
-    def words(row: draw.Row) -> str:
+    def words(row: Row) -> str:
         return f"{row['seconds']:.0f} s, step {row['step']}: τ = {ratio(row['tau'])}"
 
     return Figure(
@@ -215,7 +209,7 @@ def _curves(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
 
 
 def _visible(piece: str) -> str:
-    return draw.escaped(piece.replace("\n", "↵").strip() or "␣")
+    return escaped(piece.replace("\n", "↵").strip() or "␣")
 
 
 def _guesses(rows: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure:
@@ -237,7 +231,7 @@ def _guesses(rows: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> Figure
         zmax=1,
         hovertemplate="position %{x}, %{y}: %{text}<extra></extra>",
     )
-    begun, ends = draw.escaped("".join(facts.get("sentence", []))), draw.escaped("".join(right))
+    begun, ends = escaped("".join(facts.get("sentence", []))), escaped("".join(right))
     return Figure(
         key="guesses",
         title="One sentence, guessed again and again",
@@ -258,7 +252,7 @@ def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
 def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
     data = []
     for name, row in raced.items():
-        look, words = STYLES[name], f"{speedup(row['speedup'])}, τ = {ratio(row['tau'])}<br>{spread(row)}"
+        look, words = STYLES[name], f"{speedup(row['speedup'])}, τ = {ratio(row['tau'])}<br>{interval_of(row)}"
         options: dict[str, Any] = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
         data.append(draw.bars([look.label], [row["speedup"]], look.label, look.colour, HATCHES[look.dash], **options))
     return Figure(
@@ -272,101 +266,19 @@ def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
     )
 
 
-class _Writer:
-    """Writes many texts at once with the target, with the hidden states that a block drafter reads."""
-
-    def __init__(self, engine: Engine, seed: int, stop: Stop) -> None:
-        import torch
-
-        from specdiff_core.train.learners.block import default_taps
-
-        self.taps = default_taps(int(engine.target.model.config.num_hidden_layers))
-        self.engine, self.seed, self._stop = engine, seed, stop
-        self._random = torch.Generator(engine.pair.placement.device).manual_seed(seed)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [str(self.engine.pair.tokenizer.decode([token])) for token in ids]
-
-    def write(self, starts: Sequence[tuple[Sequence[int], float]], tokens: int) -> list[texts.TrainingExample]:
-        """Write ``tokens`` new tokens for each prompt and temperature, all at once; fewer texts if stopped."""
-        from specdiff_core.train.answers import EncodedPrompt
-        from specdiff_core.train.writing import Writing, write_together
-
-        prompts = [(EncodedPrompt(str(i), "", tuple(ids)), temperature) for i, (ids, temperature) in enumerate(starts)]
-        writing = Writing(layers=self.taps, ends=(), new_tokens=tokens, slots=len(prompts))
-        examples = write_together(self.engine.target, prompts, writing, self._random, lambda: not self._stop.is_set())
-        return sorted(examples, key=lambda example: int(example.prompt.id))
-
-
-class _Twin:
-    """A block drafter trained with one objective, on the texts of a writer."""
-
-    def __init__(self, writer: _Writer, name: str, folder: Path) -> None:
-        import torch
-
-        from specdiff_core.models.network import vocabulary
-        from specdiff_core.train import losses
-        from specdiff_core.train.learners.base import DraftVocab
-        from specdiff_core.train.learners.block import BlockLearner, block_config, new_block
-        from specdiff_core.train.settings import DrafterSettings
-        from specdiff_core.train.trainer import Trainer
-
-        engine, taps, seed = writer.engine, writer.taps, writer.seed
-        model, (mask, *_) = engine.target.model, engine.pair.spec.suppress
-        table = vocabulary(model)
-        words = [token for token in range(engine.target.vocab_size) if token != mask]
-        settings = DrafterSettings(block=GAMMA, markov=0, anchors=ANCHORS, whole=1.0, tables=False, seed=seed)
-        config = block_config(model.config, engine.pair.spec.target, settings, taps=taps, mask=mask, words=len(words))
-        network = new_block(config, seed=seed).to(model.device)
-        self.learner: BlockLearner = BlockLearner(network, table, DraftVocab.of(words, table), taps, settings)
-        self.learner.weigh = losses.streak_weights if name == STREAK else lambda probs, known: torch.ones_like(probs)
-        self.name, self.writer, self.accepted = name, writer, list[list[int]]()
-        self.trainer, self._losses = Trainer(network, folder / name), list[float]()
-
-    def learn(self, batch: texts.Batch, seed: int, rate: float) -> None:
-        """Train one step, on blocks chosen by ``seed``."""
-        import torch
-
-        random = torch.Generator().manual_seed(seed)
-        metrics = self.trainer.learn(lambda: (self.learner.loss(batch, random, finishing=False), 0), rate)
-        self._losses.append(metrics["loss"])
-
-    def measure(self, tested: Sequence[texts.TrainingExample]) -> dict[str, Any]:
-        """Measure a row: the tokens that greedy rounds would accept, in texts that the target wrote greedily. The texts
-        are already known, so nothing is decoded."""
-        import torch
-
-        from specdiff_core.train.answers import collate
-
-        self.accepted, guess = [], list[int]()
-        for text in tested:
-            first, end = len(text.prompt.tokens) - 1, len(text.tokens) - GAMMA
-            anchors = torch.arange(first, end)[None]
-            drafts = self.learner.draft(collate([text]).to(self.learner.device), anchors)[0].cpu()
-            right = text.tokens.long()[anchors[0][:, None] + 1 + torch.arange(GAMMA)]
-            lengths, position, accepted = (drafts == right).long().cumprod(-1).sum(-1).tolist(), 0, list[int]()
-            while position < len(lengths):
-                accepted.append(lengths[position])
-                position += lengths[position] + 1
-            self.accepted.append(accepted)
-            guess = guess or drafts[0].tolist()
-        rounds = [length for accepted in self.accepted for length in accepted]
-        reached = [sum(length >= position for length in rounds) for position in range(GAMMA + 1)]
-        losses, self._losses = self._losses, []
-        return {
-            "objective": LABELS[self.name],
-            "step": self.trainer.step,
-            "seconds": self.trainer.seconds,
-            "loss": sum(losses) / len(losses) if losses else None,
-            "tau": _tau(self.accepted),
-            "alpha_at": [reached[j + 1] / reached[j] if reached[j] >= FEWEST else None for j in range(GAMMA)],
-            "guess": self.writer.pieces(guess),
-        }
-
-    def export(self, folder: Path) -> Path:
-        """Write the current drafter, in a released layout."""
-        self.learner.export(folder)
-        return folder
+def _row(twin: Twin, accepted: Sequence[Sequence[int]], guess: list[str]) -> dict[str, Any]:
+    """A measurement of a drafter, from the accepted tokens of each round in each text."""
+    rounds = [length for lengths in accepted for length in lengths]
+    reached = [sum(length >= position for length in rounds) for position in range(GAMMA + 1)]
+    losses, twin.losses = twin.losses, []
+    return {
+        "step": twin.trainer.step,
+        "seconds": twin.trainer.seconds,
+        "loss": sum(losses) / len(losses) if losses else None,
+        "tau": _tau(accepted),
+        "alpha_at": [after / count if count >= FEWEST else None for count, after in pairwise(reached)],
+        "guess": guess,
+    }
 
 
 def _tau(accepted: Sequence[Sequence[int]]) -> float:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specdiff_core.decoding.pieces import with_pieces
-from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.figures import Row
+from specdiff_core.explorations.wording import Row
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.measure.race import race
 from specdiff_core.measure.runner import Run, plan
@@ -25,7 +24,7 @@ from specdiff_core.schema.trace import dump_trace
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 RUN_COLUMNS = {
-    "race": "the race that the row comes from",
+    "race": "name of the trace that shows its runs",
     "prompts": "prompts measured so far",
     "speedup": "vanilla’s seconds per token over this row’s, prefill included",
     "low": "95 % interval over prompts, lower end",
@@ -61,13 +60,26 @@ def bounds(speed: Interval, counts: Sequence[int], *, name: str = "speedup", pre
     return {name: speed.value, **ends, **({"interval": speed.by} if enough and not prefix else {})}
 
 
+def fastest(rows: Iterable[Row]) -> Row | None:
+    """The row with the largest speed-up."""
+    return max((row for row in rows if row.get("speedup")), key=lambda row: row["speedup"], default=None)
+
+
+def rivals(best: Row, rows: Iterable[Row]) -> list[Row]:
+    """The other rows that may be as fast as ``best``, the fastest first: on the same prompts, the interval of its lead
+    (``behind``) contains 1."""
+    known = (row for row in rows if row is not best and row.get("behind_low") is not None)
+    return sorted((row for row in known if row["behind_low"] <= 1), key=lambda row: -row["speedup"])
+
+
 class Runs(Rows):
     """All runs so far, by the key of their settings.
 
     Args:
         settings: key -> settings to measure; vanilla's are ``base``. Each turn has a seed of its own.
         threads: CPU threads of all runs; 0: the engine's.
-        race_name: (key, prompt) -> name of the race, by default one for each key; ``RACE#LANE`` puts several into one.
+        trace_name: (key, prompt) -> name of the trace that shows the run beside vanilla's, by default one for each key;
+            ``TRACE#LANE`` puts several into one.
     """
 
     def __init__(
@@ -79,16 +91,16 @@ class Runs(Rows):
         stop: Stop,
         *,
         threads: int = 0,
-        race_name: Callable[[str, Prompt], str] = lambda key, prompt: key,
+        trace_name: Callable[[str, Prompt], str] = lambda key, prompt: key,
     ) -> None:
         super().__init__(BASELINE)
         self._engine = engine
         self._settings = {BASELINE: find_method(BASELINE).config(base), **settings}
-        self._prompts, self._stop, self._race_name = prompts, stop, race_name
+        self._prompts, self._stop, self._trace_name = prompts, stop, trace_name
         self._vanilla: list[Event] = []  # its last run
         self.events: dict[str, list[Event]] = {}  # key -> its run since :meth:`fill` reported the one before
-        self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # race -> vanilla's run, and the first of each lane
-        self.races: dict[str, bytes] = {}  # race -> the same as a trace file
+        self._lanes: dict[str, dict[str, Sequence[Event]]] = {}  # trace -> vanilla's run, and the first of each lane
+        self.traces: dict[str, bytes] = {}  # the same as files, each a row's ``race``
         self.failed: dict[str, str] = {}  # key -> why it was not measured
         self.threads = threads or engine.threads  # for all of them, also if a run is disturbed
 
@@ -170,14 +182,14 @@ class Runs(Rows):
         if key == BASELINE:
             self._vanilla = self._stored(events)
         else:
-            name, _, lane = self._race_name(key, run.prompt).partition("#")
+            name, _, lane = self._trace_name(key, run.prompt).partition("#")
             lanes = self._lanes.setdefault(name, {BASELINE: self._vanilla})
             if (lane := lane or DRAFTED) not in lanes:
                 lanes[lane] = self._stored(events)
-                self.races[name] = gzip.compress(dump_trace(lanes, title=run.prompt.id), 9, mtime=0)
+                self.traces[name] = gzip.compress(dump_trace(lanes, title=run.prompt.id), 9, mtime=0)
 
     def _stored(self, events: Sequence[Event]) -> list[Event]:
-        """A run as a race stores it: ids with their text, times rounded."""
+        """A run as a trace file stores it: ids with their text, times rounded."""
         pieces = with_pieces(events, self._engine.pair.tokenizer, self._engine.ends)
         return [short_times(event) for event in pieces]
 
@@ -230,7 +242,7 @@ class Runs(Rows):
 
     def compared(self, rows: Sequence[dict[str, Any]], among: Sequence[Row] | None = None) -> list[dict[str, Any]]:
         """Rows of :meth:`row`, each with how far it is behind the fastest one (of ``among``)."""
-        best = draw.fastest(rows if among is None else among)
+        best = fastest(rows if among is None else among)
         return [row | (self.behind(row["race"], best["race"]).get("all", {}) if best else {}) for row in rows]
 
     def prompt_rows(self, names: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from specdiff_core.explorations import figures as draw
+from specdiff_core.explorations.wording import Row, with_interval
 
 
 class Curve(NamedTuple):
@@ -42,11 +43,9 @@ BY_TEMPERATURE = (
 """Speed-up by the target's temperature."""
 
 
-def beside(
-    curves: Sequence[Curve], rows: Sequence[draw.Row], x: str, words: Callable[[draw.Row], str]
-) -> dict[str, Any]:
+def beside(curves: Sequence[Curve], rows: Sequence[Row], x: str, words: Callable[[Row], str]) -> dict[str, Any]:
     """Fields of a figure: the speed-ups of measured rows by their field ``x``, and the published ones."""
-    hovers = [[row["race"], f"{words(row)}: {draw.timed(row)}"] for row in rows]
+    hovers = [[row["race"], f"{words(row)}: {with_interval(row)}"] for row in rows]
     points = [row[x] for row in rows], [row["speedup"] for row in rows]
     look: dict[str, Any] = {"dash": "solid", "mark": "circle", "error_y": draw.whisker(rows, "speedup", "@draft")}
     own = draw.trace("measured", *points, "@draft", words=hovers, **look)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, Exploration, Report, Step
 from specdiff_core.explorations.fields import DRAFTING, TEMPERATURE
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, axes, escaped, plural, quoted, ratio
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes
+from specdiff_core.explorations.wording import Row, escaped, plural, quoted, ratio
 from specdiff_core.measure.prompts import OWN_TEXTS
 from specdiff_core.measure.store import short_times
 from specdiff_core.measure.ties import first_difference

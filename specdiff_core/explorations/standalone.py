@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdiff_core.explorations.base import Board, Report
-from specdiff_core.explorations.figures import Figure, escaped, speedup
+from specdiff_core.explorations.figures import Figure
+from specdiff_core.explorations.wording import escaped, speedup
 from specdiff_core.schema.palette import ROLES
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step
 from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, percent, ratio, speedup, spread
-from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, fastest
 from specdiff_core.explorations.papers import BY_TEMPERATURE, beside
+from specdiff_core.explorations.wording import interval_of, percent, plural, ratio, speedup, with_interval
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.events import Test, Verified
@@ -87,7 +88,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 if draft and tested
             ]
             facts = {"reliability": reliable, "places": places}
-            races = {key: race for runs in groups.values() for key, race in runs.races.items()}
+            races = {key: race for runs in groups.values() for key, race in runs.traces.items()}
             each = [row for degree, runs in groups.items() for row in runs.prompt_rows({"temperature": degree})]
             return Answer(rows=rows, facts={"threads": threads, "skipped": skipped, **facts}, runs=each, races=races)
 
@@ -115,7 +116,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
                 return
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        best = {one: draw.fastest(row for row in rows if row["temperature"] == one) for one in self.temperatures}
+        best = {one: fastest(row for row in rows if row["temperature"] == one) for one in self.temperatures}
         measured = [(degree, row) for degree, row in sorted(best.items()) if row]
         answer, notes = "", list[str]()
         _, label = labels(self.pair, self.drafter)
@@ -123,8 +124,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             (cold, first), (warm, last) = measured[0], measured[-1]
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {label} at γ {self.gamma} goes "
-                f"from {speedup(first['speedup'])} ({spread(first)}) to {speedup(last['speedup'])} ({spread(last)}), "
-                f"and τ from {ratio(first['tau'])} to {ratio(last['tau'])}."
+                f"from {speedup(first['speedup'])} ({interval_of(first)}) to {speedup(last['speedup'])} "
+                f"({interval_of(last)}), and τ from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )
         if reliable := facts.get("reliability"):
             sure = [row for row in rows if not row["draft_temperature"] and row.get("alpha") is not None]
@@ -148,12 +149,7 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             answer=answer,
             notes=notes,
             figures=[
-                heat(
-                    "speedup",
-                    draw.timed,
-                    key="speed",
-                    title="Speed-up over vanilla at the same temperature",
-                ),
+                heat("speedup", with_interval, key="speed", title="Speed-up over vanilla at the same temperature"),
                 heat(
                     "tau",
                     lambda row: f"τ = {ratio(row['tau'])}, α = {ratio(row['alpha'])}",
@@ -256,7 +252,7 @@ def _matched(facts: Mapping[str, Any]) -> Iterator[Figure]:
         yield Figure(
             key="matched",
             title="Which drafter temperature fits?",
-            hint=f"computed from the probabilities of {draw.plural(len(facts['places']), 'first drafted token')}; "
+            hint=f"computed from the probabilities of {plural(len(facts['places']), 'first drafted token')}; "
             "open marks: measured, all positions",
             formula="matched",
             sliders=[

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.fields import METHOD
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes, percent, ratio, speedup
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes
 from specdiff_core.explorations.measured import Runs
+from specdiff_core.explorations.wording import percent, ratio, shortlist, speedup
 from specdiff_core.measure.statistics import wilson
 from specdiff_core.measure.store import Rows
 from specdiff_core.schema.decoder import Stop
@@ -102,7 +103,7 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
             ]
             facts = {"threads": runs.threads, "skipped": skipped + runs.left_out()}
             facts |= {"examples": examples, "width": self.width}
-            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
+            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.traces)
 
         for done, total, run in runs.fill():
             name, prompt = run.lane, run.prompt
@@ -151,8 +152,8 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
         )
 
     def _lengthened(self, rows: Sequence[Mapping[str, Any]]) -> str:
-        timed = [row for row in rows if row["method"] != "vanilla" and row["speedup"] and row["rounds"] > 8]
-        vanilla = [row for row in rows if row["method"] == "vanilla" and row["seconds_per_token"] and row["rounds"] > 8]
+        timed = [row for row in rows if row["method"] != BASELINE and row["speedup"] and row["rounds"] > 8]
+        vanilla = [row for row in rows if row["method"] == BASELINE and row["seconds_per_token"] and row["rounds"] > 8]
         if len(vanilla) < 2 or not timed:
             return ""
         method = max(
@@ -175,7 +176,7 @@ def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], label:
     def like(row: Mapping[str, Any], others: Iterable[Mapping[str, Any]], how: str) -> str:
         words = ", ".join(f"“{word}”" for word in facts["examples"].get(row["name"], ())[:4])
         rivals = [other["name"] for other in others if other["high"] >= row["low"] and other["low"] <= row["high"]]
-        close = f"; {draw.shortlist(rivals)} may be as {how}" if rivals else ""
+        close = f"; {shortlist(rivals)} may be as {how}" if rivals else ""
         return f"“{row['name']}” ({percent(row['accepted'])} of {row['tested']} accepted; {words}{close})"
 
     easiest, hardest = like(kinds[0], kinds[1:], "easy"), like(kinds[-1], kinds[-2::-1], "hard")

@@ -6,17 +6,19 @@ sandbox adds a hypothetical drafter (``app/static/state/sandbox.js``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, count
-from operator import mul
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, ratio, speedup, styles
-from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, styles
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, fastest
+from specdiff_core.explorations.prediction import joint_rates
+from specdiff_core.explorations.wording import Row, listed, ratio, slower, speedup, with_interval
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.methods import BASELINE, Method, find_method, methods_of
+from specdiff_core.schema.pairs import NONE
 
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
@@ -68,27 +70,27 @@ class WhatItTakes(AtTemperature, frozen=True, kw_only=True):
         methods = self.methods
         configs = {name: setting.config(self.base) for name, (_, setting) in methods.items()}
         runs = Runs(engine, self.base, configs, prompts, stop)
-        everyone = ["none", *sorted(self.drafters)]
+        everyone = [NONE.name, *sorted(self.drafters)]
         times: dict[str, PassTimes] = {}
 
         def answer() -> Answer:
-            widths = times["none"].costs
+            widths = times[NONE.name].costs
             one_row = widths.target[1]
             rows = runs.compared([_row(*entry, runs, one_row) for entry in methods.values()])
             facts = {
                 "skipped": skipped,
                 "curve": widths.plain()["target"],
-                "drafts": {name: timed.costs.plain()["draft"] for name, timed in times.items() if name != "none"},
+                "drafts": {name: timed.costs.plain()["draft"] for name, timed in times.items() if name != NONE.name},
                 "threads": runs.threads,
             }
-            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
+            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.traces)
 
         decoded = len(methods) * len(prompts)
         steps, total = count(1), decoded + (2 * len(everyone) + 1) * REPEATS
 
         def sitting(names: Sequence[str]) -> Iterator[Step]:
             for name in names:
-                windows = WINDOWS if name != "none" else [width - 1 for width in ROWS if width > 1]
+                windows = WINDOWS if name != NONE.name else [width - 1 for width in ROWS if width > 1]
                 timer = times.setdefault(name, PassTimes(engine, name, windows))
                 for _ in timer.rounds(prompts[0].prompt, REPEATS, stop, runs.threads):
                     yield Step(next(steps), total, f"bare passes: {name}", answer)
@@ -99,12 +101,12 @@ class WhatItTakes(AtTemperature, frozen=True, kw_only=True):
         for done, _, run in runs.fill():
             yield Step(next(steps), total, methods[run.lane][0].label, answer)
             if done == decoded // 2:
-                yield from sitting(["none"])
+                yield from sitting([NONE.name])
         yield from sitting(everyone)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        best = draw.fastest(rows)
-        slow = [row["label"] for row in rows if row.get("speedup") and draw.slower(row)]
+        best = fastest(rows)
+        slow = [row["label"] for row in rows if row.get("speedup") and slower(row)]
         return Report(
             answer=""
             if best is None
@@ -112,7 +114,7 @@ class WhatItTakes(AtTemperature, frozen=True, kw_only=True):
             f"{ratio(best['tau'])} tokens in the time of {ratio(best['cost'])} vanilla tokens, "
             f"{speedup(best['speedup'])}.",
             notes=[
-                *([f"Slower than vanilla: {draw.listed(slow)}."] if slow else []),
+                *([f"Slower than vanilla: {listed(slow)}."] if slow else []),
                 "The formula assumes one α for all positions and rounds, but real drafts come in streaks: a token is "
                 "easier to guess after an accepted one. So the measured curve differs from the dotted one.",
             ],
@@ -128,7 +130,7 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
 
     def words(row: Row) -> str:
         round = f"{1000 * row['seconds_per_round']:.1f} ms a round"
-        return f"{row['label']}: {draw.timed(row)}<br>{round}"
+        return f"{row['label']}: {with_interval(row)}<br>{round}"
 
     hint = "★: the page’s sandbox, in bare vanilla passes; lines of equal speed-up, dashed: 1×"
     return draw.plane(measured, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
@@ -137,7 +139,7 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
 def _serving(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Iterator[Figure]:
     """Speed-up by people served at once, which the page predicts for the fastest method with a single window."""
     single = [row for row in rows if row["gamma"] > 1 and _one_window(row)]
-    if (best := draw.fastest(row for row in single if facts["drafts"].get(row["drafter"]))) is None:
+    if (best := fastest(row for row in single if facts["drafts"].get(row["drafter"]))) is None:
         return
     most = facts["curve"][-1][0] // 2  # a round needs at least two rows per person
     yield Figure(
@@ -185,7 +187,7 @@ def _lengths(rows: list[dict[str, Any]]) -> Figure:
     data = []
     for row in sorted(fits, key=lambda row: (-row["gamma"], -row["tau"]))[:3]:
         look, x = styles([row["method"]])[row["method"]], list(range(row["gamma"] + 1))
-        shares = list(accumulate((alpha or 0.0 for alpha in row["alpha_at"]), mul, initial=1.0))
+        shares = joint_rates(row["alpha_at"])
         hover = f"{look.label}: %{{y:.2f}} of the drafts have %{{x}} or more accepted"
         name, geometric = f"{look.label}, measured", [row["alpha"] ** m for m in x]
         data.append(draw.trace(name, x, shares, look.colour, dash="solid", mark=look.mark, hover=hover))

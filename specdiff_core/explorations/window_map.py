@@ -8,8 +8,6 @@ both. Cells are measured coarse to fine, so the first few already show the shape
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
-from operator import mul
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec.structs import replace
@@ -17,16 +15,26 @@ from msgspec.structs import replace
 from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.fields import WINDOW_DRAFTERS, labels
-from specdiff_core.explorations.figures import FROM_ZERO, Figure, Row, Slider, axes, percent, ratio, speedup, timed
-from specdiff_core.explorations.measured import RUN_COLUMNS, Runs
+from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes
+from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, fastest, rivals
 from specdiff_core.explorations.papers import BY_STEPS, beside
+from specdiff_core.explorations.prediction import agreement, predicted
+from specdiff_core.explorations.wording import (
+    Row,
+    percent,
+    ratio,
+    shortlist,
+    slower,
+    speedup,
+    speedup_of,
+    with_interval,
+)
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import ask
 from specdiff_core.schema.methods import BASELINE
-from specdiff_core.schema.metrics import Metrics
 from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, Order, RevealOrder, cut_steps
 
@@ -120,11 +128,11 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         prompts, skipped = self.prompts(engine)
         first = prompts[0].flavour
 
-        def race_name(key: str, prompt: Prompt) -> str:  # one for each kind of text
+        def trace_name(key: str, prompt: Prompt) -> str:  # one for each kind of text
             return key if prompt.flavour == first else f"{key}@{prompt.flavour}"
 
         configs = {key: cell.config(self.base) for key, cell in cells.items()}
-        runs = Runs(engine, self.base, configs, prompts, stop, race_name=race_name)
+        runs = Runs(engine, self.base, configs, prompts, stop, trace_name=trace_name)
         times = PassTimes(engine, self.drafter, sorted({cell.gamma for cell in cells.values()}))
         ordered = sorted(cells.values(), key=lambda cell: (cell.auto, cell.steps, cell.gamma))
 
@@ -134,7 +142,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             facts |= {"curve": curve.plain()} if curve.draft else {}
             rows = [_row(cell, runs, curve) for cell in ordered]
             rows = runs.compared(rows, [row for row in rows if not row["auto"]])
-            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.races)
+            return Answer(rows=rows, facts=facts, runs=runs.prompt_rows(), races=runs.traces)
 
         total = (REPEATS + len(cells)) * len(prompts)
 
@@ -153,20 +161,20 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
         cells = [row for row in rows if not row.get("auto")]
-        best, chosen = draw.fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
+        best, controller = fastest(cells), next((row for row in rows if row.get("auto") and row.get("speedup")), None)
         notes, agree = [], agreement(rows)
         pair, drafter = labels(self.pair, self.drafter)
         if best and best["speedup"] < 1:
-            all_slower = all(draw.slower(row) for row in cells if row.get("speedup"))
+            all_slower = all(slower(row) for row in cells if row.get("speedup"))
             words = "every cell is slower than vanilla" if all_slower else "no cell is faster than vanilla"
             notes.append(f"No window pays off: {words}.")
-        if best and chosen:
-            regret, ends = 1 - 1 / chosen.get("behind", best["speedup"] / chosen["speedup"]), ""
-            if chosen.get("behind_low"):  # over a few prompts there is no interval
-                low, high = 1 - 1 / chosen["behind_low"], 1 - 1 / chosen["behind_high"]
+        if best and controller:
+            regret, ends = 1 - 1 / controller.get("behind", best["speedup"] / controller["speedup"]), ""
+            if controller.get("behind_low"):  # over a few prompts there is no interval
+                low, high = 1 - 1 / controller["behind_low"], 1 - 1 / controller["behind_high"]
                 ends = f" (95 % interval {100 * low:.0f} to {100 * high:.0f} %, on the same prompts)"
             notes.append(
-                f"The controller reaches {draw.measured(chosen)} without knowing the best setting: a regret of "
+                f"The controller reaches {speedup_of(controller)} without knowing the best setting: a regret of "
                 f"{100 * regret:.1f} %{ends} against the best of {sum(bool(row.get('speedup')) for row in cells)} "
                 "measured cells, which chance favours."
                 + (" It beats every fixed setting that was measured." if regret < 0 else "")
@@ -183,10 +191,10 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             answer=""
             if best is None
             else f"{pair}, {drafter}, temperature {self.temperature:g}: the fastest window "
-            f"measured is γ {best['gamma']} with T {best['steps']}, {draw.measured(best)} over vanilla, with "
-            f"τ = {ratio(best['tau'])} tokens per round." + _as_good(best, cells),
+            f"measured is γ {best['gamma']} with T {best['steps']}, {speedup_of(best)} over vanilla, with "
+            f"τ = {ratio(best['tau'])} tokens per round." + _may_be_as_fast(best, cells),
             notes=notes,
-            figures=[*_maps(cells, best, chosen), *_by_gamma(cells, facts)],
+            figures=[*_maps(cells, best, controller), *_by_gamma(cells, facts)],
             titles={
                 row["race"]: f"{drafter} "
                 + ("controller" if row.get("auto") else f"γ {row['gamma']}, T {row['steps']}")
@@ -196,19 +204,19 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
         )
 
 
-def _as_good(best: Row, cells: Sequence[Row]) -> str:
+def _may_be_as_fast(best: Row, cells: Sequence[Row]) -> str:
     """A sentence on the other cells that may be as fast as the best one."""
     serial = all(row["steps"] == row["gamma"] for row in cells)  # a pass for each token
     others = [
         f"γ {row['gamma']}" + ("" if serial or row["steps"] == best["steps"] else f" with T {row['steps']}")
-        for row in draw.rivals(best, cells)
+        for row in rivals(best, cells)
     ]
     if not others:
         return ""
-    return f" {draw.shortlist(others)} may be as fast: the interval of the ratio on the same prompts contains 1."
+    return f" {shortlist(others)} may be as fast: the interval of the ratio on the same prompts contains 1."
 
 
-def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterator[Figure]:
+def _maps(cells: Sequence[Row], best: Row | None, controller: Row | None) -> Iterator[Figure]:
     """The measured and the predicted map, and slices with the controller as a line."""
     sides = ("gamma", "γ, tokens drafted per round"), ("steps", "T, denoising steps")
 
@@ -219,7 +227,7 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
     def measured(row: Mapping[str, Any]) -> str:
         guess = f"<br>predicted {speedup(row['predicted'])}" if "predicted" in row else ""
         return (
-            f"measured speed-up {timed(row)}<br>τ = {ratio(row['tau'])}, "
+            f"measured speed-up {with_interval(row)}<br>τ = {ratio(row['tau'])}, "
             f"α = {ratio(row['alpha'])}<br>{1000 * row['seconds_per_round']:.1f} ms a round{guess}"
         )
 
@@ -243,14 +251,14 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
         "steps",
         "gamma",
         "speedup",
-        lambda row: f"T {row['steps']}, γ {row['gamma']}: {timed(row)}",
+        lambda row: f"T {row['steps']}, γ {row['gamma']}: {with_interval(row)}",
         name="T {}",
         whiskers=True,
     )
-    if chosen and lines:
+    if controller and lines:
         ends = [min(row["gamma"] for row in cells), max(row["gamma"] for row in cells)]
-        hover = f"controller: {timed(chosen)}"
-        y, words = [chosen["speedup"]] * 2, [[chosen.get("race"), hover]] * 2
+        hover = f"controller: {with_interval(controller)}"
+        y, words = [controller["speedup"]] * 2, [[controller.get("race"), hover]] * 2
         lines.append(draw.trace("controller", ends, y, "@accent", dash="longdash", width=2.4, words=words))
     yield Figure(
         key="slices",
@@ -267,17 +275,15 @@ def _maps(cells: Sequence[Row], best: Row | None, chosen: Row | None) -> Iterato
 
 def _by_steps(cells: Sequence[Row]) -> Iterator[Figure]:
     """Speed-up by T, each at its fastest γ."""
-    by_steps = [
-        draw.fastest(row for row in cells if row["steps"] == T) for T in sorted({row["steps"] for row in cells})
-    ]
-    fastest = [row for row in by_steps if row]
-    if len(fastest) < 2 or all(row["steps"] == row["gamma"] for row in fastest):  # a pass for each token
+    by_steps = [fastest(row for row in cells if row["steps"] == T) for T in sorted({row["steps"] for row in cells})]
+    points = [row for row in by_steps if row]
+    if len(points) < 2 or all(row["steps"] == row["gamma"] for row in points):  # a pass for each token
         return
     yield Figure(
         key="steps",
         title="Speed-up by T, at its fastest γ",
         hint="the fastest of several γ, which chance favours; click a published curve to lay it over",
-        **beside(BY_STEPS, fastest, "steps", lambda row: f"T {row['steps']}, γ {row['gamma']}"),
+        **beside(BY_STEPS, points, "steps", lambda row: f"T {row['steps']}, γ {row['gamma']}"),
         layout=draw.speeds("T, denoising steps", showlegend=True),
     )
 
@@ -320,35 +326,3 @@ def _row(cell: BenchSetting, runs: Runs, curve: PassCosts) -> dict[str, Any]:
     row = {"gamma": cell.gamma, "steps": cell.steps, "auto": cell.auto, **runs.row(cell.key)}
     timed = "speedup" in row and not cell.auto and cell.gamma in curve.draft  # too wide for a short context
     return row | predicted(cell, runs.total(cell.key), runs.total(BASELINE), curve) if timed else row
-
-
-def expected_tau(alphas: Sequence[float | None]) -> float:
-    """E[τ] = 1 + Σ_m Π_{j≤m} α_j, from the acceptance rate of each position given that it is
-    reached; a position that was never reached adds nothing."""
-    return sum(accumulate((alpha or 0.0 for alpha in alphas), mul), 1.0)
-
-
-def geometric_tau(alpha: float, gamma: int) -> float:
-    """(1 − α^{γ+1}) / (1 − α), with one α for all positions (arXiv 2211.17192, equation 1)."""
-    return gamma + 1.0 if alpha >= 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
-
-
-def predicted(cell: BenchSetting, drafted: Metrics, vanilla: Metrics, curve: PassCosts) -> dict[str, float]:
-    """The prediction for a cell: E[τ] from its measured α_j, and the speed-up if a round costs T bare drafter passes
-    and one bare pass of the target over γ + 1 rows. Prefill costs both the same."""
-    tau = expected_tau(drafted.alpha_at)
-    tokens = drafted.committed
-    prefill = vanilla.seconds_by["prefill"] / vanilla.committed * tokens
-    round = curve.drafting(cell.gamma, cell.steps) + curve.target[cell.gamma + 1]
-    return {
-        "predicted_tau": tau,
-        "geometric_tau": geometric_tau(drafted.alpha or 0.0, cell.gamma),
-        "predicted": (prefill + tokens * curve.target[1]) / (prefill + tokens / tau * round),
-    }
-
-
-def agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """How many cells were measured, and the share whose predicted speed-up is within 10 % of the measured one."""
-    pairs = [(row["predicted"], row["speedup"]) for row in rows if "predicted" in row]
-    close = sum(abs(guess / measured - 1) <= 0.1 for guess, measured in pairs)
-    return {"cells": len(pairs), "within_10_percent": close / len(pairs) if pairs else 0.0}

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.pairs import find_pair
+from specdiff_core.schema.pairs import NONE, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.wording import settings_words
 
@@ -100,7 +100,7 @@ class BenchSetting(msgspec.Struct, frozen=True):
 
 SWEPT = BenchSetting.__struct_fields__
 """The fields of ``DecodeConfig`` that a sweep varies."""
-VANILLA = BenchSetting("none", 1, 1)
+VANILLA = BenchSetting(NONE.name, 1, 1)
 
 
 def listed(keys: Sequence[str], base: DecodeConfig) -> tuple[BenchSetting, ...]:

@@ -1,4 +1,4 @@
-"""Word problems with worked solutions: forms filled with numbers, the same on every machine."""
+"""Word problems with worked solutions: ours, forms filled with numbers, the same on every machine; and a visitor's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import re
 from operator import add, floordiv, mul, sub
 from typing import NamedTuple
 
-from specdiff_core.measure.prompts import Problem
+import msgspec
+
+from specdiff_core.measure.answers import canonical, final_answer
+from specdiff_core.measure.prompts import Problem, Text
+from specdiff_core.schema.errors import ConfigError
 
 VARIANTS = 20
 """Problems of each form."""
+LONGEST_ANSWER = 60
+"""Maximum characters of a visitor's answer."""
 NAMES = ["Tom", "Mia", "Ben", "Anna", "Leo", "Zoe", "Sam", "Eva", "Max", "Lily"]
 THINGS = ["apples", "pencils", "books", "marbles", "cards", "shells", "stamps", "coins", "balls", "cakes"]
 _SIGNS = {"+": add, "-": sub, "*": mul, "/": floordiv}
@@ -116,3 +122,37 @@ EXAMPLES = (
     "Answer: The bags hold 2 * 5 = 10 nuts. The answer is 10.\n\n"
 )
 """Two solved problems, for a target that must see what an answer looks like."""
+
+
+class _Line(msgspec.Struct):
+    answer: Text | float
+    question: str = ""
+    problem: str = ""
+    prompt: str = ""
+
+
+def read_problem(line: str, number: int = 0) -> Problem:
+    """Read a visitor's problem: ``question | answer``, or a JSON object with ``question`` (GSM8K)
+    or ``problem`` (MATH-500) and ``answer``. An answer that ends in ``#### 12`` or contains
+    ``\\boxed{\\frac{1}{2}}`` is a solution, one line per step.
+
+    Raises:
+        ConfigError: the question or the answer is missing.
+        msgspec.DecodeError: it is not such an object.
+    """
+    if line.lstrip().startswith("{"):
+        parsed = msgspec.json.decode(line, type=_Line)
+        question, answer = parsed.question or parsed.problem or parsed.prompt, str(parsed.answer)
+    else:
+        question, _, answer = line.rpartition("|")
+    if not question.strip():
+        raise ConfigError('there is no question, nor "|" and an answer after one')
+    worked, _, last = answer.rpartition("####")
+    if "\\boxed{" in answer:
+        worked, last = answer, final_answer(answer)
+    if not (right := canonical(last)):
+        raise ConfigError("there is no answer")
+    if len(right) > LONGEST_ANSWER:
+        raise ConfigError(f"the answer is longer than {LONGEST_ANSWER} characters")
+    steps = [re.sub("<<.*?>>", "", step).strip() for step in worked.splitlines()]  # <<…>>: notes for a calculator
+    return Problem(f"Question: {question.strip()}\nAnswer:", tuple(filter(None, steps)), right)

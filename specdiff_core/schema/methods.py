@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdiff_core.schema.errors import ConfigError, no_such
-from specdiff_core.schema.pairs import PairSpec, find_pair, known_pair
+from specdiff_core.schema.pairs import NONE, PairSpec, find_pair, known_pair
 from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 
@@ -183,8 +183,8 @@ def resolve_methods(pair: str, names: Iterable[str]) -> tuple[Method, ...]:
 
 def two_lanes(config: DecodeConfig) -> dict[str, DecodeConfig]:
     """The baseline, and the lane of ``config`` if it differs."""
-    vanilla = {BASELINE: dataclasses.replace(config, drafter="none")}
-    return vanilla if config.drafter == "none" else {**vanilla, DRAFTED: config}
+    vanilla = {BASELINE: dataclasses.replace(config, drafter=NONE.name)}
+    return vanilla if config.drafter == NONE.name else {**vanilla, DRAFTED: config}
 
 
 def race_lanes(base: DecodeConfig, names: Iterable[str], drafters: Sequence[str] = ()) -> dict[str, DecodeConfig]:

@@ -72,8 +72,7 @@ def write_answers(
     waiting = [(prompt, temperature) for prompt, temperature in pairs if (prompt.id, temperature) not in done]
     generator = torch.Generator(target.model.device).manual_seed(writing.seed + len(done))
     number = 1 + max((int(path.stem) for path in folder.glob("*.safetensors") if path.stem.isdigit()), default=-1)
-    write = write_together if isinstance(target.model, CausalLM) else _one_by_one
-    answers = write(target, waiting, writing, generator, going)
+    answers = Writer(target, writing, generator, going).write(waiting)
     tokens, added, began = stored.tokens, 0, clock()
     while batch := list(islice(answers, SHARD)):
         save_shard(batch, folder / f"{number:05d}.safetensors", writing.layers)
@@ -82,13 +81,6 @@ def write_answers(
         seconds = clock()
         facts = {"answers": len(stored.rows), "tokens": tokens + added, "seconds": seconds}
         yield facts | {"tokens_per_second": added / max(1e-9, seconds - began)}
-
-
-def _over(ids: Sequence[int], prompt: int, room: int, writing: Writing) -> bool:
-    """Whether a text ends with ``ids``, whose first ``prompt`` are the prompt's."""
-    answer = len(ids) - prompt
-    full = answer >= writing.new_tokens or len(ids) >= room
-    return full or ids[-1] in writing.ends or (answer % 8 == 0 and loops(ids[prompt:]))
 
 
 def _draw(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:
@@ -106,34 +98,6 @@ def _top(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The most probable ids of each row ``[n, TOP]``, and their log-probabilities."""
     best = logits.topk(min(TOP, logits.shape[-1]), -1)
     return best.indices.to(torch.int32), (best.values - logits.logsumexp(-1, keepdim=True)).half()
-
-
-def _one_by_one(
-    target: Target,
-    prompts: Sequence[tuple[EncodedPrompt, float]],
-    writing: Writing,
-    generator: torch.Generator,
-    going: Callable[[], bool],
-) -> Iterator[TrainingExample]:
-    """Answers through the target's sessions: slow, for models that transformers runs."""
-    width = int(target.model.config.hidden_size)
-    for prompt, temperature in prompts:
-        if not going():
-            return
-        run, ids, first = target.start(), list(prompt.tokens), len(prompt.tokens)
-        run.read(ids[:-1])
-        while going() and (len(ids) == first or not _over(ids, first, target.context, writing)):
-            logits = allowed(run.score(ids[-1:]).logits, target)
-            ids.append(int(_draw(logits, torch.tensor([temperature], device=logits.device), generator)))
-        if len(ids) < first + LEAST and not going():
-            return
-        logits, features = target.start(writing.layers).score(ids)
-        top_ids, top_logs = (tensor.cpu() for tensor in _top(allowed(logits, target)))
-        top_logs[: first - 1] = -torch.inf
-        states = torch.zeros(len(ids), 0) if features is None else features
-        states = states.view(len(ids), -1, width).to("cpu", torch.bfloat16)
-        tokens = torch.tensor(ids, dtype=torch.int32)
-        yield TrainingExample(prompt, temperature, tokens, states, top_ids, top_logs)
 
 
 class _Slots:
@@ -202,52 +166,90 @@ class _Slots:
         return TrainingExample(prompt, temperature, torch.tensor(list(ids), dtype=torch.int32), *stored)
 
 
-@torch.inference_mode()
-def write_together(
-    target: Target,
-    prompts: Sequence[tuple[EncodedPrompt, float]],
-    writing: Writing,
-    generator: torch.Generator,
-    going: Callable[[], bool],
-) -> Iterator[TrainingExample]:
-    """Answers by this lab's network, many at once; a free slot takes the next prompt."""
-    if not prompts or not going():
-        return
-    count, device = min(writing.slots, len(prompts)), target.model.device
-    longest = max(len(prompt.tokens) for prompt, _ in prompts)
-    room = min(target.context, longest + writing.new_tokens)
-    pool = _Slots(target, writing.layers, count, room)
-    waiting, texts = iter(prompts), dict[int, tuple[EncodedPrompt, float, list[int]]]()
-    last, temperatures = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
-    free = list(range(count))
+class Writer:
+    """Lets a target answer prompts.
 
-    def begin() -> None:
-        """Fill free slots with the next prompts."""
-        begun, most = list(zip(free, waiting, strict=False)), TOGETHER[device.type]
-        del free[: len(begun)]
-        for group in (begun[i : i + most] for i in range(0, len(begun), most)):
-            if not going():
+    Args:
+        generator: draws tokens.
+        going: called before each pass; once it returns False, the current answers end.
+    """
+
+    def __init__(self, target: Target, writing: Writing, generator: torch.Generator, going: Callable[[], bool]) -> None:
+        self.target, self.writing, self._generator, self._going = target, writing, generator, going
+
+    def write(self, prompts: Sequence[tuple[EncodedPrompt, float]]) -> Iterator[TrainingExample]:
+        """Answer each prompt at a temperature; yields answers as they end."""
+        return (self._together if isinstance(self.target.model, CausalLM) else self._one_by_one)(prompts)
+
+    def _one_by_one(self, prompts: Sequence[tuple[EncodedPrompt, float]]) -> Iterator[TrainingExample]:
+        """Through the target's sessions: slow, for models that transformers runs."""
+        target = self.target
+        width = int(target.model.config.hidden_size)
+        for prompt, temperature in prompts:
+            if not self._going():
                 return
-            slots = [slot for slot, _ in group]
-            logits = pool.read(slots, [prompt.tokens for _, (prompt, _) in group])
-            temperatures[slots] = torch.tensor([temperature for _, (_, temperature) in group], device=device)
-            last[slots] = drawn = _draw(logits, temperatures[slots], generator)
-            for (slot, (prompt, temperature)), token in zip(group, drawn.tolist(), strict=True):
-                texts[slot] = prompt, temperature, [*prompt.tokens, token]
+            run, ids, first = target.start(), list(prompt.tokens), len(prompt.tokens)
+            run.read(ids[:-1])
+            while self._going() and (len(ids) == first or not self._over(ids, first, target.context)):
+                logits = allowed(run.score(ids[-1:]).logits, target)
+                ids.append(int(_draw(logits, torch.tensor([temperature], device=logits.device), self._generator)))
+            if len(ids) < first + LEAST and not self._going():
+                return
+            logits, features = target.start(self.writing.layers).score(ids)
+            top_ids, top_logs = (tensor.cpu() for tensor in _top(allowed(logits, target)))
+            top_logs[: first - 1] = -torch.inf
+            states = torch.zeros(len(ids), 0) if features is None else features
+            states = states.view(len(ids), -1, width).to("cpu", torch.bfloat16)
+            tokens = torch.tensor(ids, dtype=torch.int32)
+            yield TrainingExample(prompt, temperature, tokens, states, top_ids, top_logs)
 
-    begin()
-    while texts and going():
-        pool.lengths[free] = 0  # an empty slot's results are ignored
-        last.copy_(_draw(pool.step(last), temperatures, generator))
-        ended = [slot for slot, (prompt, _, ids) in texts.items() if _over(ids, len(prompt.tokens), room, writing)]
-        for slot in ended:
-            yield pool.take(slot, *texts.pop(slot))
-        tokens = last.tolist()
-        for slot, (_, _, ids) in texts.items():
-            ids.append(tokens[slot])
-        free += ended
-        if len(free) >= FREE * count:
-            begin()
-    for slot, (prompt, temperature, ids) in texts.items():
-        if len(ids) - 1 >= len(prompt.tokens) + LEAST:
-            yield pool.take(slot, prompt, temperature, ids[:-1])
+    @torch.inference_mode()
+    def _together(self, prompts: Sequence[tuple[EncodedPrompt, float]]) -> Iterator[TrainingExample]:
+        """By this lab's network, many at once; a free slot takes the next prompt."""
+        if not prompts or not self._going():
+            return
+        target, writing = self.target, self.writing
+        count, device = min(writing.slots, len(prompts)), target.model.device
+        longest = max(len(prompt.tokens) for prompt, _ in prompts)
+        room = min(target.context, longest + writing.new_tokens)
+        pool = _Slots(target, writing.layers, count, room)
+        waiting, texts = iter(prompts), dict[int, tuple[EncodedPrompt, float, list[int]]]()
+        last, temperatures = torch.zeros(count, dtype=torch.long, device=device), torch.zeros(count, device=device)
+        free = list(range(count))
+
+        def begin() -> None:
+            """Fill free slots with the next prompts."""
+            begun, most = list(zip(free, waiting, strict=False)), TOGETHER[device.type]
+            del free[: len(begun)]
+            for group in (begun[i : i + most] for i in range(0, len(begun), most)):
+                if not self._going():
+                    return
+                slots = [slot for slot, _ in group]
+                logits = pool.read(slots, [prompt.tokens for _, (prompt, _) in group])
+                temperatures[slots] = torch.tensor([temperature for _, (_, temperature) in group], device=device)
+                last[slots] = drawn = _draw(logits, temperatures[slots], self._generator)
+                for (slot, (prompt, temperature)), token in zip(group, drawn.tolist(), strict=True):
+                    texts[slot] = prompt, temperature, [*prompt.tokens, token]
+
+        begin()
+        while texts and self._going():
+            pool.lengths[free] = 0  # an empty slot's results are ignored
+            last.copy_(_draw(pool.step(last), temperatures, self._generator))
+            ended = [slot for slot, (prompt, _, ids) in texts.items() if self._over(ids, len(prompt.tokens), room)]
+            for slot in ended:
+                yield pool.take(slot, *texts.pop(slot))
+            tokens = last.tolist()
+            for slot, (_, _, ids) in texts.items():
+                ids.append(tokens[slot])
+            free += ended
+            if len(free) >= FREE * count:
+                begin()
+        for slot, (prompt, temperature, ids) in texts.items():
+            if len(ids) - 1 >= len(prompt.tokens) + LEAST:
+                yield pool.take(slot, prompt, temperature, ids[:-1])
+
+    def _over(self, ids: Sequence[int], prompt: int, room: int) -> bool:
+        """Whether a text ends with ``ids``, whose first ``prompt`` are the prompt's."""
+        answer = len(ids) - prompt
+        full = answer >= self.writing.new_tokens or len(ids) >= room
+        return full or ids[-1] in self.writing.ends or (answer % 8 == 0 and loops(ids[prompt:]))

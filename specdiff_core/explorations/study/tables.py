@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import sys
 from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,8 @@ from torch import Tensor
 
 from specdiff_core.drafters.base import Context, DenoiseState, Draft
 from specdiff_core.drafters.denoise import denoise
+from specdiff_core.engine import Engine
+from specdiff_core.models.device import on_device
 from specdiff_core.models.reader import Scores
 
 TokenIds = tuple[int, ...]
@@ -79,6 +83,22 @@ class TableDrafter:
         return (
             yield from denoise(lambda window: self._guess(text, tuple(window.tolist())), context, mask_id=self._mask_id)
         )
+
+
+def of_pair(engine: Engine, name: str) -> tuple[CachedTarget, Any]:
+    """A pair's target and one of its denoisers."""
+    real = engine.target
+
+    def ask(text: TokenIds) -> Tensor:
+        run = real.start()
+        run.read(text[:-1])
+        return run.score(text[-1:]).logits[0]
+
+    denoiser: Any = engine.drafter(name)
+    logits = functools.cache(lambda ids, gamma: denoiser.logits(on_device(ids, denoiser.device), gamma))
+    cached: Any = dataclasses.replace(denoiser)
+    cached.logits = lambda ids, gamma: logits(tuple(ids.tolist()), gamma)
+    return CachedTarget(ask, real.vocab_size, real.suppress), cached
 
 
 def constructed(seed: int, *, coins: bool) -> tuple[CachedTarget, TableDrafter, TokenIds]:

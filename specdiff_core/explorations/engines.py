@@ -1,20 +1,26 @@
-"""Which engine is broken? Of seven engines, hidden behind letters, six have one bug each (``broken.py``).
-:class:`~specdiff_core.explorations.losslessness.Losslessness` runs them if its ``models`` are ``engines``.
+"""Which engine is broken? Of seven engines, hidden behind letters, six have one bug each (``study/broken.py``). Each is
+run many thousand times (``joint.py``), and the player guesses from what it writes.
+
+:class:`~specdiff_core.explorations.losslessness.Losslessness` has its form: it is played there, with ``models`` set to
+``engines``.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specdiff_core.explorations import figures as draw
-from specdiff_core.explorations.base import Report
+from specdiff_core.explorations.base import Answer, Report, Step
 from specdiff_core.explorations.figures import Figure, axes
+from specdiff_core.explorations.joint import PVALUE, Case, Joint, distances
+from specdiff_core.schema.decoder import Stop
+from specdiff_core.schema.errors import ConfigError
+from specdiff_core.schema.settings import DecodeConfig
 
 if TYPE_CHECKING:
+    from specdiff_core.decoding.clock import DeviceClock
     from specdiff_core.explorations.study.tables import CachedTarget, TableDrafter, TokenIds
-    from specdiff_core.schema.settings import DecodeConfig
 
 MISTAKES = {
     "right": ("Nothing is wrong.", "Every other engine has a bug."),
@@ -70,38 +76,87 @@ def models(seed: int) -> tuple[CachedTarget, TableDrafter, TokenIds]:
     return CachedTarget(tables, SYMBOLS + 1, (SYMBOLS,)), TableDrafter(guessed, SYMBOLS), (0,)
 
 
-def clues(
-    config: DecodeConfig,
-    exact: Mapping[TokenIds, float],
-    counts: Mapping[str, Counter[TokenIds]],
-    accepted: Mapping[str, int],
-    drafter: TableDrafter,
-    target: CachedTarget,
-    prompt: TokenIds,
-) -> dict[str, Any]:
+class Game(NamedTuple):
+    """The settings of a game, all of whose engines draft γ tokens in one step and test them with p/q."""
+
+    gamma: int
+    temperature: float
+    draft_temperature: float
+    seed: int
+
+    def config(self, seed: int) -> DecodeConfig:
+        """The settings of one run."""
+        values = {"gamma": self.gamma, "steps": 1, "order": "left_to_right", "top_k": KEPT, "drafter": "masked"}
+        values |= {"temperature": self.temperature, "draft_temperature": self.draft_temperature, "rule": "ratio"}
+        length = 2 * (self.gamma + 1)  # no window is cut short
+        return DecodeConfig.parse({**values, "seed": seed, "ignore_eos": True, "max_new_tokens": length})
+
+    def play(self, runs: int, clock: DeviceClock, stop: Stop) -> Iterator[Step]:
+        """Run every engine ``runs`` times.
+
+        Raises:
+            ConfigError: γ is larger than 2.
+        """
+        from specdiff_core.explorations.study.broken import ENGINES, Misreporting
+
+        if self.gamma > 2:
+            words = f"With γ = {self.gamma}, there are too many outcomes to count."
+            raise ConfigError(words, field="gamma", hint="Set γ to 2.")
+        target, drafter, prompt = models(self.seed)
+        letters = hidden(self.seed)
+
+        def case(name: str) -> Case:
+            bug = ENGINES[name]
+            changes = lambda seed: {"streams": bug.streams(seed, shared=False), "verifier": bug.verify}
+            return Case(self.config, Misreporting(drafter, bug), changes)
+
+        cases = {letter: case(name) for letter, name in letters.items()}
+        joint = Joint(target, prompt, self.gamma + 1, cases, self.seed)  # a whole round
+
+        def answer() -> Answer:
+            rows = joint.curve()
+            facts = joint.facts() | clues(self.config(0), joint, drafter)
+            return Answer(rows=rows, facts=facts | {"hidden": letters, "mistakes": MISTAKES, "found": found(rows)})
+
+        for done in joint.sample(runs, clock, stop):
+            yield Step(done, runs, f"{done:,} runs of each engine", answer)
+
+
+def clues(config: DecodeConfig, joint: Joint, drafter: TableDrafter) -> dict[str, Any]:
     """What distinguishes the bugs: the share of every symbol at every position, the drafter's q at the first,
     and how often its first token is accepted."""
     from specdiff_core.maths.distributions import to_probs
 
-    done = next(iter(counts.values())).total()
-    p = to_probs(target.logits(prompt), config.sampling, target.suppress)
-    q = to_probs(drafter.logits(prompt, config.gamma)[0], config.draft_sampling, target.suppress)
+    p = to_probs(joint.target.logits(joint.prompt), config.sampling, joint.target.suppress)
+    q = to_probs(drafter.logits(joint.prompt, config.gamma)[0], config.draft_sampling, joint.target.suppress)
 
     def share(dist: Mapping[TokenIds, float], place: int, symbol: int) -> float:
         return sum(weight for text, weight in dist.items() if text[place] == symbol)
 
     places = [
-        {"place": place + 1, "symbol": symbol, "exact": share(exact, place, symbol)}
+        {"place": place + 1, "symbol": symbol, "exact": share(joint.exact, place, symbol)}
         | {"drafter": float(q[symbol]) if not place else None}
-        | {name: share(hits, place, symbol) / done for name, hits in counts.items()}
+        | {name: share(hits, place, symbol) / joint.runs for name, hits in joint.counts.items()}
         for place in range(config.gamma + 1)
         for symbol in range(SYMBOLS)
     ]
-    alpha = float(p.minimum(q).sum())
-    return {"places": places, "alpha": alpha, "accepted": {name: accepted[name] / done for name in counts}}
+    accepted = {name: joint.accepted[name] / joint.runs for name in joint.counts}
+    return {"places": places, "alpha": float(p.minimum(q).sum()), "accepted": accepted}
 
 
-def report(rows: list[dict[str, Any]], facts: dict[str, Any], distances: Figure) -> Report:
+def found(rows: list[dict[str, Any]]) -> dict[str, int | None]:
+    """Letter -> the fewest runs, of the points of its curve, from which on its p-value stays below :data:`PVALUE`; None
+    if it does not."""
+    after: dict[str, int | None] = {}
+    for row in rows:
+        if row["p_value"] >= PVALUE:
+            after[row["rule"]] = None
+        elif after.get(row["rule"]) is None:
+            after[row["rule"]] = row["runs"]
+    return after
+
+
+def report(rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
     """The game's figures, in which no engine is named."""
     if not rows:
         return Report()
@@ -113,7 +168,7 @@ def report(rows: list[dict[str, Any]], facts: dict[str, Any], distances: Figure)
             f"{facts['outcomes']} outcomes are possible. Position 1 and 2 are drafted; all accepted, position 3 is the "
             "bonus token. The bugs of these engines were put there on purpose, in the real loop.",
         ],
-        figures=[_places(facts["places"]), distances],
+        figures=[_places(facts["places"]), distances(rows)],
     )
 
 
