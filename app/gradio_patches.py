@@ -3,7 +3,7 @@
 ``first_load.py`` and ``unfurl.py`` rewrite its page.
 
 The page's scripts depend on what Gradio draws, without changing it; the browser tests fail where
-that changes: ``static/page.js`` finds tabs by their ids, and ``static/style.css`` names Gradio's own classes.
+that changes: ``static/page.js`` finds tabs by their ids, and ``static/styles/base.css`` names Gradio's own classes.
 """
 
 from __future__ import annotations

@@ -19,10 +19,12 @@ FONTS = {
 }
 """Font files of the page -> the characters that each covers. STIX Two Math, cut to the letters of formulas, sets
 MathML: without a mathematical font, fractions and sums depend on the visitor's system."""
+FIRST = "base", "ui"
+"""The style sheets that all views share."""
 
 
 def head(address: Callable[[Path], str] = served) -> str:
-    """Typeface, palette and style sheet, for ``launch(head=)``; ``address`` locates the fonts."""
+    """Typeface, palette and style sheets, for ``launch(head=)``; ``address`` locates the fonts."""
     faces = [
         f"@font-face {{ font-family: {'Inter' if name.startswith('inter') else 'STIX Two Math'}; "
         f"font-weight: 400 700; font-display: swap; unicode-range: {letters}; "
@@ -31,7 +33,13 @@ def head(address: Callable[[Path], str] = served) -> str:
     ]
     light, dark = (";".join(f"--sd-{role}:{colours[mode]}" for role, colours in ROLES.items()) for mode in (0, 1))
     colours = f":root{{{light}}}@media screen{{.dark{{{dark}}}}}"  # paper is always light
-    return "\n".join(["<style>", *faces, colours, (STATIC / "style.css").read_text(encoding="utf-8"), "</style>"])
+    return "\n".join(["<style>", *faces, colours, *(path.read_text(encoding="utf-8") for path in styles()), "</style>"])
+
+
+def styles() -> list[Path]:
+    """The style sheets in the order of the cascade: ``FIRST``, then those of the views, by name."""
+    first = [STATIC / "styles" / f"{name}.css" for name in FIRST]
+    return [*first, *(path for path in sorted(first[0].parent.glob("*.css")) if path not in first)]
 
 
 def theme() -> Any:
