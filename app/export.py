@@ -43,7 +43,7 @@ EMPTY = {
     RACE: "This export has no race of several methods. Click a cell of a chart in Explore to open its races.",
 }
 EXPORTED = tuple(tab for tab in TABS if tab != API)
-REGIONS = {tab: ("sd sd-exp", name) for tab, name in explore.NAMES.items()}
+REGIONS = {tab: ("sd sd-explored", name) for tab, name in explore.NAMES.items()}
 
 
 class Chosen(NamedTuple):

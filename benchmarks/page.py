@@ -42,8 +42,8 @@ LANES = ("vanilla", "drafted")
 RATIO = "speed-up"
 SETTLE = 500  # milliseconds in which the browser closes the page it left
 TIMEOUT = 120_000  # milliseconds
-LIVE = "window.specdiff.players.live"
-THERE = "window.specdiff?.players.live?.shown.trace"
+LIVE = "window.specdiff.tabs.live"
+THERE = "window.specdiff?.tabs.live?.shown.trace"
 PLAYING = f"{THERE} && {LIVE}.shown.playhead.t > 0"
 FIRSTS = {
     "event": "true",
@@ -66,7 +66,7 @@ WATCH = f"""() => {{
     look();
 }}"""
 HEADER = f"{LIVE}.shown.trace.lanes.drafted.find((event) => event.kind === 'RunStarted')"
-RESULT = """Object.fromEntries(Object.entries(window.specdiff.players.live.shown.trace.lanes).map(([name, events]) => {
+RESULT = """Object.fromEntries(Object.entries(window.specdiff.tabs.live.shown.trace.lanes).map(([name, events]) => {
     const last = events.find((event) => event.kind === 'Finished');
     return [name, {seconds: last.seconds, ids: last.ids, waited: last.waited_seconds}];
 }))"""

@@ -156,7 +156,7 @@ def test_the_block_of_a_run_can_have_other_windows_and_steps(browser: Any, addre
         run(page, "live", "A run of my own")
         page.evaluate(f"{LIVE}.playback.act((player) => player.seek(player.duration))")
         page.click("#live-stage .sd-stage button:has-text('Try other')")
-        gamma = page.locator("#live-stage .sd-knobs-block input").first
+        gamma = page.locator("#live-stage .sd-knobs input").first
         gamma.wait_for()
         tiles = page.locator("#live-stage .sd-tile")
         for size in (3, 8):
@@ -164,7 +164,7 @@ def test_the_block_of_a_run_can_have_other_windows_and_steps(browser: Any, addre
             page.wait_for_function(f"document.querySelectorAll('#live-stage .sd-tile').length >= {size}")
             assert tiles.count() in (size, size + 1), "the guesses, and perhaps the target's own"
         run(page, "live", "Another")
-        assert not page.locator("#live-stage .sd-knobs-block input").count(), "it was the other run's"
+        assert not page.locator("#live-stage .sd-knobs input").count(), "it was the other run's"
 
 
 def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None:
@@ -244,10 +244,10 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         page.wait_for_function(clock_runs("live"))
         assert player.locator(".sd-main").get_attribute("aria-busy") == "true"
         page.wait_for_function(f"{GOING} && {LIVE}.shown.stage.states.vanilla?.tokens.length > 12")
-        assert player.locator(".sd-rd").count() > 1 and player.locator(".sd-steps .sd-row").count() > 0
+        assert player.locator(".sd-rounds-bar").count() > 1 and player.locator(".sd-steps .sd-row").count() > 0
         assert "×" in player.locator(".sd-speed").text_content(), "the speed-up so far"
         page.wait_for_function(f"{LIVE}.shown.playhead.atEdge")
-        player.locator(".sd-lane-text").last.locator(".sd-t").nth(3).click()
+        player.locator(".sd-lane-text").last.locator(".sd-token").nth(3).click()
         page.wait_for_selector("#live-player .sd-inspector:visible")
         player.locator(".sd-prev").click()
         before = page.evaluate(f"{LIVE}.shown.playhead.t")
@@ -317,9 +317,11 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         assert page.locator("#race-player .sd-lane[aria-selected=true]").count() == 1
         assert page.url == address_before, "a lane is no tab of the page"
         page.wait_for_selector("#race-player .sd-hero-name:text-is('Small autoregressive drafter')")
-        page.locator("#race-player .sd-rd").nth(2).dispatch_event("click")  # the mouse misses what a chart moves
+        page.locator("#race-player .sd-rounds-bar").nth(2).dispatch_event(
+            "click"
+        )  # the mouse misses what a chart moves
         page.wait_for_selector("#race-player .sd-window .sd-sub:has-text('round 3 of')")
-        assert page.locator("#race-player .sd-tests .sd-v").count() == 5, "γ 4, and the target's"
+        assert page.locator("#race-player .sd-tests .sd-test").count() == 5, "γ 4, and the target's"
         page.locator("#race-player .sd-lane[aria-selected=true]").focus()
         page.keyboard.press("ArrowUp")
         page.wait_for_function("document.activeElement.getAttribute('aria-selected') === 'true'")

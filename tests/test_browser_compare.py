@@ -12,14 +12,14 @@ IDLE = f"{COMPARE}.job.state === 'idle'"
 
 
 def labels(page: Any) -> list[str]:
-    return [one.split("\n")[0] for one in page.locator(".sd-cmp-table tbody .sd-cmp-name").all_inner_texts()]
+    return [one.split("\n")[0] for one in page.locator(".sd-board-table tbody .sd-board-name").all_inner_texts()]
 
 
 def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: Any, address: str) -> None:
     with visit(browser, address, size="1440x2600") as page:
         open_tab(page, "compare")
         rows = page.evaluate(f"{COMPARE}.question.answer.rows")
-        assert page.inner_text("#compare-player .sd-exp-answer") == page.evaluate(
+        assert page.inner_text("#compare-player .sd-answer-sentence") == page.evaluate(
             f"{COMPARE}.question.answer.report.answer"
         )
 
@@ -32,17 +32,17 @@ def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: A
         page.get_by_role("group", name="Temperature").get_by_role("button", name="1", exact=True).click()
         page.get_by_role("group", name="Text").get_by_role("button", name="code").click()
         assert labels(page) == ranked(1, "code") != ranked(0, "code")
-        page.locator(".sd-cmp-bar:not([disabled])").first.click()
+        page.locator(".sd-board-bar:not([disabled])").first.click()
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.stage.names.length === 2")
         open_tab(page, "compare")
         assert labels(page) == ranked(1, "code"), "switches stay as they are"
         page.locator("#compare-player .sd-source select").select_option(index=1)
         page.wait_for_function(f"{COMPARE}.question.answer?.settings.pair === 'embedded'")
-        page.click("#compare-player .sd-exp-fields > summary")
+        page.click("#compare-player .sd-explored-fields > summary")
         page.fill("#compare-compare-tokens", "8")
         page.fill("#compare-compare-temperatures", "0")
         page.fill("#compare-compare-per_flavour", "1")  # the recorded answer has five
-        page.click("#compare-player .sd-exp-run")
+        page.click("#compare-player .sd-explored-run")
         page.wait_for_function(f"{COMPARE}.question.answers.live.compare?.done && {IDLE}")
         assert page.get_attribute("#compare-player .sd-source .sd-chip", "data-kind") == "measured"
         found = page.evaluate(f"{COMPARE}.question.answers.live.compare")

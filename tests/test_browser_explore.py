@@ -19,13 +19,13 @@ from specdiff_core.schema.pairs import EMBEDDED, PAIRS
 
 pytestmark = MARKS
 EXPLORE = app("explore")
-THERE = "window.specdiff?.tabs.explore && document.querySelector('.sd-exp')?.offsetParent"
+THERE = "window.specdiff?.tabs.explore && document.querySelector('.sd-explored')?.offsetParent"
 IDLE = f"{EXPLORE}.job.state === 'idle'"
 LIVE = f"{EXPLORE}.question.answers.live"
-QUEUED = ".sd-exp .sd-status span:text-matches('1[^0-9]+1')"  # number 1 of 1
+QUEUED = ".sd-explored .sd-status span:text-matches('1[^0-9]+1')"  # number 1 of 1
 GOING = ".sd-another [aria-live]:not(:empty)"
 DRAWN = (
-    "[...document.querySelectorAll('.sd-exp .sd-plot')].filter((place) => place.checkVisibility())"
+    "[...document.querySelectorAll('.sd-explored .sd-plot')].filter((place) => place.checkVisibility())"
     ".every((place) => place.querySelector('.main-svg'))"
 )
 """All charts that are not folded."""
@@ -36,13 +36,13 @@ def coins(address: str, **choice: Any) -> str:
 
 
 def measure(page: Any) -> None:
-    page.click(".sd-exp-run")
+    page.click(".sd-explored-run")
     page.wait_for_function(f"{LIVE}.losslessness && {IDLE}")
 
 
 def saved(page: Any, kind: str) -> bytes:
     with page.expect_download() as download:
-        page.locator(".sd-exp-saves").get_by_role("button", name=kind, exact=True).click()
+        page.locator(".sd-answer-saves").get_by_role("button", name=kind, exact=True).click()
     return download.value.path().read_bytes()
 
 
@@ -109,8 +109,8 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         found = page.evaluate(f"{LIVE}.losslessness")
         assert found["settings"]["runs"] == 200
         assert {row["rule"] for row in found["rows"]} == {"ratio", "naive"}
-        assert "200" in page.text_content(".sd-cmp-full")
-        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "measured"
+        assert "200" in page.text_content(".sd-explored-answer")
+        assert page.get_attribute(".sd-explored .sd-source .sd-chip", "data-kind") == "measured"
         assert saved(page, "CSV").count(b"\n") == 1 + len(found["rows"])
         assert json.loads(saved(page, "JSON")) == found
         assert saved(page, "PNG").startswith(b"\x89PNG")
@@ -121,10 +121,10 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         assert "runs=200" in page.evaluate("location.search")
         assert "prompt=" not in page.evaluate("location.search")
         page.evaluate(f"{EXPLORE}.races.open('of a server that broke off')")
-        assert "race" in page.inner_text(".sd-exp .sd-status")
+        assert "race" in page.inner_text(".sd-explored .sd-status")
         page.fill("#explore-losslessness-runs", "1")
-        page.click(".sd-exp-run")
-        page.wait_for_selector(".sd-exp .sd-card:not([hidden])")
+        page.click(".sd-explored-run")
+        page.wait_for_selector(".sd-explored .sd-card:not([hidden])")
         assert page.locator("#explore-losslessness-runs.sd-invalid").is_visible()
         assert page.evaluate(f"{LIVE}.losslessness") == found, "nothing is lost"
         page.fill("#explore-losslessness-runs", "201")
@@ -139,10 +139,10 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
                 request.continue_()
             page.unroute("**/queue/join*")
             page.wait_for_function(f"{IDLE} && {EXPLORE}.question.voice")  # and ended when it came
-            page.click(".sd-exp-run")
+            page.click(".sd-explored-run")
             page.wait_for_selector(QUEUED)
         page.wait_for_function(f"{LIVE}.losslessness.settings.runs === 201 && {IDLE}")
-        assert page.locator(".sd-exp .sd-card").is_hidden()
+        assert page.locator(".sd-explored .sd-card").is_hidden()
         again = f"""() => {{
             const {{ job }} = {EXPLORE};
             const {{ end }} = job;
@@ -163,30 +163,32 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         visit(browser, coins(address, runs=100000), until=THERE, reloads=True) as one,
         visit(browser, address) as other,
     ):
-        one.wait_for_selector(".sd-exp .js-plotly-plot")
+        one.wait_for_selector(".sd-explored .js-plotly-plot")
         one.evaluate("window.requestAnimationFrame = () => 1")  # as if decoding left no time to draw
-        one.click(".sd-exp-run")
+        one.click(".sd-explored-run")
         one.wait_for_function(f"{LIVE}.losslessness?.done > 0")
-        assert one.locator(".sd-exp .js-plotly-plot").count() == 0, "no recorded chart under “Measured here”"
+        assert one.locator(".sd-explored .js-plotly-plot").count() == 0, "no recorded chart under “Measured here”"
         before = one.evaluate(f"{LIVE}.losslessness.done")
         one.reload()
         one.wait_for_function(f"window.specdiff?.tabs.explore?.question.answers.live.losslessness?.done > {before}")
         assert one.input_value("#explore-losslessness-runs") == "100000"
-        assert one.locator(".sd-exp-run").is_disabled()
+        assert one.locator(".sd-explored-run").is_disabled()
         other.fill("#live-prompt", "A slow prompt of another visitor")
         other.click("#live-run")
-        one.wait_for_function("document.querySelector('.sd-exp .sd-status').textContent.includes('Waiting for a race')")
+        one.wait_for_function(
+            "document.querySelector('.sd-explored .sd-status').textContent.includes('Waiting for a race')"
+        )
         other.wait_for_function(clock_runs("live"))
         other.click("#live-controls .sd-stop")
         other.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
         done = one.evaluate(f"{LIVE}.losslessness.done")
         one.wait_for_function(f"{LIVE}.losslessness.done > {done}")
         assert not other.evaluate("Boolean(window.specdiff.tabs.explore)")
-        one.click(".sd-exp-stop")
+        one.click(".sd-explored-stop")
         one.wait_for_function(IDLE)
         found = one.evaluate(f"{LIVE}.losslessness")
         assert done < found["done"] < found["total"]
-        assert one.text_content(".sd-exp > .sd-voice"), "read out"
+        assert one.text_content(".sd-explored > .sd-voice"), "read out"
         assert one.evaluate("sessionStorage.getItem('specdiff-exploring-explore')") is None
 
 
@@ -194,7 +196,7 @@ def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(s
     page = show("losslessness")
     assert not serious(page)
     slider = page.get_by_role("slider", name="p(cat)")
-    result = ".sd-exp-widget .sd-exp-result"
+    result = ".sd-widget .sd-widget-result"
     assert "0.70" in page.inner_text(result)
     slider.focus()
     for _ in range(20):
@@ -213,7 +215,7 @@ def test_sliders_answer_the_keyboard_and_back_and_forward_walk_through_answers(s
     first, other, _ = page.evaluate(f"Object.keys({EXPLORE}.options.recorded.losslessness)")
     page.get_by_label("Answer", exact=True).evaluate(  # and at once, before it is loaded, another question
         "(select) => { select.selectedIndex = 1; select.dispatchEvent(new Event('change', { bubbles: true }));"
-        " document.querySelector('.sd-exp-questions button').click(); }"
+        " document.querySelector('.sd-explored-questions button').click(); }"
     )
     page.wait_for_function(f"(stem) => {EXPLORE}.question.answers.recorded[stem]", arg=other)
     for walk, stem in ((page.go_back, other), (page.go_back, first), (page.go_forward, other)):
@@ -227,7 +229,7 @@ def test_an_engine_is_named_only_after_a_guess(show: Show) -> None:
     facts = page.evaluate(f"{EXPLORE}.question.answer.facts")
     panel = page.get_by_label("Which engine is broken?", exact=True)
     assert panel.locator("output").inner_text() == "10"
-    shown = page.locator(".sd-cmp-full").inner_text()
+    shown = page.locator(".sd-explored-answer").inner_text()
     assert not any(shows in shown for _, shows in facts["mistakes"].values())
     runs = panel.get_by_role("slider", name="Runs of each engine")
     runs.focus()
@@ -236,7 +238,7 @@ def test_an_engine_is_named_only_after_a_guess(show: Show) -> None:
     assert caught.count() == sum(after is not None for after in facts["found"].values())
     hidden = facts["hidden"]["B"]
     panel.get_by_label("Mistake of engine B").select_option(hidden)
-    page.wait_for_function("document.querySelector('.sd-exp-result').textContent.startsWith('1 of 1')")
+    page.wait_for_function("document.querySelector('.sd-widget-result').textContent.startsWith('1 of 1')")
     assert panel.locator("tbody tr").nth(1).inner_text().count("✓") == 1
     assert facts["mistakes"][hidden][1] in panel.locator("li").inner_text()
     assert not serious(page) and not overflows(page)
@@ -249,17 +251,17 @@ def test_the_sandbox_has_a_slider_for_each_position_and_presets(show: Show) -> N
     page.get_by_label("Drafter to begin with").select_option(
         f"Block diffusion (DFlash), measured {row['speedup']:.2f}×"
     )
-    bars = page.locator(".sd-exp-bars input")
+    bars = page.locator(".sd-sandbox-bars input")
     later = [float(bar.input_value()) for bar in bars.all()][1:]
     assert later == pytest.approx(row["alpha_at"][1:], abs=0.00501)  # in steps of 0.01
-    result = page.locator(".sd-exp-widget .sd-exp-result")
+    result = page.locator(".sd-widget .sd-widget-result")
     assert result.inner_text().startswith(f"{row['tau']:.2f} tokens")
     bars.first.focus()
     page.keyboard.press("Home")  # the first position is never accepted, so nothing is
     assert result.inner_text().startswith("1.00 tokens")
     assert bars.first.evaluate("(bar) => bar === document.activeElement")
     page.get_by_label("α of the positions").select_option("")
-    assert page.locator(".sd-exp-bars").is_hidden()
+    assert page.locator(".sd-sandbox-bars").is_hidden()
     assert page.get_by_role("slider", name="α", exact=True).is_visible()
     page.get_by_label("Drafter to begin with").select_option("masked diffusion, 8 steps")
     assert page.get_by_role("slider", name="γ", exact=True).input_value() == "16"
@@ -268,12 +270,12 @@ def test_the_sandbox_has_a_slider_for_each_position_and_presets(show: Show) -> N
     )
     assert page.get_by_role("slider", name="γ", exact=True).input_value() == str(len(row["alpha_at"]))
     people = page.get_by_role("slider", name="people served at once")
-    computed = page.locator("[aria-label^='Serving load'] .sd-exp-computed")
+    computed = page.locator("[aria-label^='Serving load'] .sd-figures-computed")
     before = computed.inner_text()
     people.focus()
     people.press("End")
     assert computed.inner_text() not in {"", before}
-    assert re.search(r"\d", page.inner_text(".sd-exp-run")), "the button says about how long it takes"
+    assert re.search(r"\d", page.inner_text(".sd-explored-run")), "the button says about how long it takes"
 
 
 def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
@@ -285,7 +287,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
             {"name": "own.txt", "mimeType": "text/plain", "buffer": own},
         )
         page.wait_for_function("document.querySelector('#explore-budget-texts').value.length")
-        page.click(".sd-exp-run")
+        page.click(".sd-explored-run")
         page.wait_for_function(f"{LIVE}.budget && {IDLE}")
         page.wait_for_function(DRAWN)
         found = page.evaluate(f"{LIVE}.budget")
@@ -300,7 +302,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         )
         drawn = {line["name"]: line for line in page.locator("[data-figure=seconds]").evaluate(lines)}
         assert drawn["DFlash"]["y"] == [row["accuracy"] for row in own]
-        notes = page.text_content(".sd-cmp-full")
+        notes = page.text_content(".sd-explored-answer")
         assert "vanilla" in notes and "line 2" in notes, "the line that was left out"
         open_tab(page, "live")  # where a visitor adds a pair
         open_drawer(page, "live")
@@ -309,7 +311,7 @@ def test_a_budget_is_measured_on_the_page(browser: Any, address: str) -> None:
         page.click("#own-use")
         page.wait_for_selector("#own-message:has-text('Selected')")
         open_tab(page, "explore")
-        page.click(".sd-exp .sd-form-more summary")
+        page.click(".sd-explored .sd-form-more summary")
         page.wait_for_selector("#explore-budget-pair option[value^='own?']", state="attached")
         assert len(PAIRS) > page.locator("#explore-budget-pair option").count(), "most need files that are not here"
         page.select_option("#explore-budget-pair", label=f"{folder(EMBEDDED.target)} + prompt lookup (your own pair)")
@@ -331,15 +333,15 @@ def test_recorded_answers_are_shown_whole(show: Show, names: list[str]) -> None:
     for name in names:
         page = show(name)
         assert not serious(page)
-        assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
+        assert page.get_attribute(".sd-explored .sd-source .sd-chip", "data-kind") == "recording"
         rows = page.evaluate(f"{EXPLORE}.question.answer.rows.length")
-        page.locator(".sd-exp-numbers").evaluate("(details) => (details.open = true)")
+        page.locator(".sd-answer-numbers").evaluate("(details) => (details.open = true)")
         page.wait_for_function(  # the table is drawn when the browser says that it was opened
-            "(rows) => document.querySelectorAll('.sd-exp-numbers tbody tr').length === rows", arg=rows
+            "(rows) => document.querySelectorAll('.sd-answer-numbers tbody tr').length === rows", arg=rows
         )
-        titles = page.eval_on_selector_all(".sd-exp-numbers th", "(all) => all.map((one) => one.title)")
+        titles = page.eval_on_selector_all(".sd-answer-numbers th", "(all) => all.map((one) => one.title)")
         assert all(titles), "every column is explained"
-        page.locator(".sd-exp-numbers").evaluate("(details) => (details.open = false)")
+        page.locator(".sd-answer-numbers").evaluate("(details) => (details.open = false)")
         resize(page, "phone")
         page.click("#sd-theme")
         page.wait_for_function("document.body.classList.contains('dark')")
@@ -351,25 +353,25 @@ def test_recorded_answers_are_shown_whole(show: Show, names: list[str]) -> None:
 
 def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(show: Show) -> None:
     page = show("window-map")
-    block = page.locator(".sd-exp-computed .sd-scene span")
+    block = page.locator(".sd-figures-computed .sd-scene span")
     block.first.wait_for()
     slider = page.get_by_role("slider", name="γ", exact=True)
     slider.focus()
     slider.press("Home")
-    assert "γ 1" in page.inner_text(".sd-exp-computed")
+    assert "γ 1" in page.inner_text(".sd-figures-computed")
     assert block.and_(page.locator("[data-is=untested]")).count() == block.count() - 1
-    page.click(".sd-exp-rest > summary")
+    page.click(".sd-figures-rest > summary")
     page.wait_for_function(DRAWN)
     assert not serious(page)
     titles = page.locator(".sd-plot .sd-axis-sym")
     stops = page.eval_on_selector_all(
-        ".sd-cmp-charts [data-symbol][tabindex]", "(all) => all.map((one) => one.dataset.symbol)"
+        ".sd-figures-charts [data-symbol][tabindex]", "(all) => all.map((one) => one.dataset.symbol)"
     )
     assert titles.count() > 4 and {"T", "γ"} <= set(stops), "each symbol is a stop of the Tab key"
     assert len(stops) == len(set(stops)), "and not twice"
     page.locator(".sd-plot .sd-axis-sym[data-symbol=T]").last.hover()
     assert page.inner_text("#sd-tip").startswith("T: ")
-    page.locator(".sd-cmp-charts [data-symbol=T][tabindex]").focus()
+    page.locator(".sd-figures-charts [data-symbol=T][tabindex]").focus()
     assert page.inner_text("#sd-tip").startswith("T: ")
     race = page.evaluate(f"{EXPLORE}.question.answer.rows.find((row) => row.speedup).race")
     page.evaluate(
@@ -379,7 +381,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(show: Show) -> N
     cell = f"""document.querySelector('[data-figure=measured]').emit(
         'plotly_click', {{ points: [{{ customdata: [{race!r}], data: {{ type: 'heatmap' }} }}] }})"""
     page.evaluate(cell)
-    listed = page.locator(".sd-exp-races")
+    listed = page.locator(".sd-figures-races")
     listed.get_by_role("button", name="Back to the chart").click()
     assert listed.count() == 0 and page.locator("[data-figure=measured]").is_visible()
     page.evaluate(cell)
@@ -392,7 +394,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(show: Show) -> N
 def test_a_rejection_is_sent_another_way(show: Show) -> None:
     page = show("side-by-side", "side-by-side")
     page.wait_for_selector(".sd-track-column")
-    assert page.get_attribute(".sd-exp .sd-source .sd-chip", "data-kind") == "recording"
+    assert page.get_attribute(".sd-explored .sd-source .sd-chip", "data-kind") == "recording"
     rows = page.evaluate(f"{EXPLORE}.question.answer.rows")
     rejected = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["rejected"] is not None]
     there = page.eval_on_selector_all(".sd-track-column button", "(all) => all.map((one) => one.dataset.key)")
@@ -402,9 +404,9 @@ def test_a_rejection_is_sent_another_way(show: Show) -> None:
         page.click(f'.sd-track-column [data-key="{key}"]')
         page.wait_for_selector(f'[data-key="{key}"][aria-pressed=true]')
         assert page.locator(".sd-track-column [aria-pressed=true]").count() == 1
-    assert re.match(r"A\b\D*3\b\D*\d+", page.inner_text(".sd-exp .sd-inspector h3")), "run, round and position"
-    assert page.locator(".sd-exp .sd-inspector .sd-pq-row").count() > 4
-    assert not serious(page, ".sd-exp .sd-inspector")
+    assert re.match(r"A\b\D*3\b\D*\d+", page.inner_text(".sd-explored .sd-inspector h3")), "run, round and position"
+    assert page.locator(".sd-explored .sd-inspector .sd-inspector-row").count() > 4
+    assert not serious(page, ".sd-explored .sd-inspector")
     take = page.locator(".sd-take").nth(1)
     token = take.get_attribute("data-take")
     take.click()
@@ -414,8 +416,8 @@ def test_a_rejection_is_sent_another_way(show: Show) -> None:
     assert found["settings"]["take"] == found["facts"]["branch"]["take"] == int(token)
     assert f"take={token}" in page.evaluate("location.search")
     page.wait_for_selector(".sd-track-forced")
-    assert page.locator(".sd-exp-widget [data-symbol=B], .sd-exp-notes [data-symbol=B]").count() == 0, "B is a run"
-    assert "is not a sample from the target’s distribution" in page.text_content(".sd-cmp-full")
+    assert page.locator(".sd-widget [data-symbol=B], .sd-answer-notes [data-symbol=B]").count() == 0, "B is a run"
+    assert "is not a sample from the target’s distribution" in page.text_content(".sd-explored-answer")
     assert page.locator('[data-key^="what if/"]').count() == sum(
         row["run"] == "what if" and row["rejected"] is not None for row in found["rows"]
     )
@@ -442,7 +444,7 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
     asked = f"{address}?explore=side-by-side&answer=side-by-side"
     with visit(browser, asked, until=THERE, logged="status of 503") as page:
         page.click(".sd-track-column button >> nth=2")
-        page.click(".sd-exp-fields > summary")
+        page.click(".sd-explored-fields > summary")
         page.wait_for_selector(".sd-take")
         page.fill("#explore-side-by-side-tokens", "50")  # not measured yet, and not to be lost either
         before = page.evaluate(SHOWN)
@@ -450,9 +452,9 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
         def refused(act: Callable[[], object]) -> None:
             """An action is refused on a visible card, and takes nothing away."""
             act()
-            page.wait_for_selector(".sd-exp .sd-card:visible")
+            page.wait_for_selector(".sd-explored .sd-card:visible")
             page.wait_for_function(f"(before) => {IDLE} && {SHOWN} === before", arg=before)
-            box = page.locator(".sd-exp .sd-card").bounding_box()
+            box = page.locator(".sd-explored .sd-card").bounding_box()
             assert 0 <= box["y"] < box["y"] + box["height"] <= page.viewport_size["height"]
 
         def take() -> None:
@@ -471,10 +473,10 @@ def test_another_way_that_the_server_refuses_takes_nothing_away(browser: Any, ad
             page.wait_for_selector(QUEUED)
             assert page.locator(GOING).is_visible()
             assert not page.locator(".sd-take:enabled").count()
-            page.click(".sd-exp-stop")
+            page.click(".sd-explored-stop")
             page.wait_for_function(IDLE)
             assert page.evaluate(SHOWN) == before, "who waits can leave"
-            page.click(".sd-exp-run")
+            page.click(".sd-explored-run")
             page.wait_for_selector(QUEUED)
             take()
             assert page.locator(GOING).is_visible() and page.locator(".sd-take:enabled").count(), "another is measured"

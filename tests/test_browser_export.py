@@ -86,7 +86,7 @@ def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str])
         page.click(".sd-present")
         page.keyboard.press("l")
         page.wait_for_selector("dialog[open]")
-        assert not page.is_visible(".sd-present-code"), "a file has no address for phones"
+        assert not page.is_visible(".sd-presenter-code"), "a file has no address for phones"
 
 
 def test_every_tab_can_be_read_and_none_offers_to_run(browser: Any, exported: dict[str, str]) -> None:
@@ -100,7 +100,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(browser: Any, exported: di
         page.focus("#tab-live")
         for tab in export.EXPORTED:
             assert page.get_attribute(f"#tab-{tab}", "aria-selected") == "true"
-            page.wait_for_selector(f"#{tab} :is(.sd-lane, .sd-exp-question, .sd-cmp-bar, .sd-workshop)")
+            page.wait_for_selector(f"#{tab} :is(.sd-lane, .sd-explored-question, .sd-board-bar, .sd-workshop)")
             if tab == "race":
                 page.wait_for_function(ready("race"))
                 stand(page, "Verified", tab="race")
@@ -115,7 +115,7 @@ def test_every_tab_can_be_read_and_none_offers_to_run(browser: Any, exported: di
 
 def test_a_trace_is_played_and_another_file_refused(browser: Any, exported: dict[str, str]) -> None:
     shipped = (RECORDINGS / "race" / "math.jsonl.gz").read_bytes()
-    address, there = exported["file"] + "?tab=compare", "document.querySelector('#compare .sd-cmp-bar')"
+    address, there = exported["file"] + "?tab=compare", "document.querySelector('#compare .sd-board-bar')"
     with visit(browser, address, until=there, logged="not drawn") as page:
         choose_file(page, "race.jsonl", gzip.decompress(shipped))
         page.wait_for_function(f"{ready('race')} && {app('race')}.shown.source === 'file'")
@@ -165,7 +165,7 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         assert shown == stem, "the link opens the answer that was shown"
         page.get_by_role("button", name="Two runs side by side").click()
         page.locator(".sd-track-column button").first.click()
-        page.wait_for_selector("#explore .sd-inspector .sd-pq-row")
+        page.wait_for_selector("#explore .sd-inspector .sd-inspector-row")
         assert page.locator(".sd-take").count() and not page.locator(".sd-take:visible").count(), "no other token"
         assert not page.locator(".sd-another p:visible").count()
         assert page.evaluate(f"{app('explore')}.job.measureBranch({{}})") is False

@@ -97,7 +97,7 @@ def at_step(page: Any, number: int, step: int) -> None:
     """Wait for a step of a lesson before the room."""
     title = (*WORKSHOP, CLOSING)[number].title
     page.wait_for_function(
-        f"([title, step]) => document.querySelector('.sd-present-place')?.textContent.endsWith(title)"
+        f"([title, step]) => document.querySelector('.sd-presenter-place')?.textContent.endsWith(title)"
         f" && {SLIDE}.querySelector('header .sd-sub').textContent === step",
         arg=[title, f"{step} of 4" if number < len(WORKSHOP) else ""],
     )
@@ -131,7 +131,7 @@ def test_the_core_path_has_its_own_next_worksheet_and_slides(browser: Any, addre
         at_step(page, len(WORKSHOP), 1)
         page.keyboard.press("p")
         at_step(page, WORKSHOP.index(core[-1]), 1)
-        assert f"Lesson {len(core)} of {len(core)}" in page.inner_text(".sd-present-place")
+        assert f"Lesson {len(core)} of {len(core)}" in page.inner_text(".sd-presenter-place")
         page.reload()
         at_step(page, WORKSHOP.index(core[-1]), 1)
         page.keyboard.press("n")
@@ -146,7 +146,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
     fits = f"{SLIDE}.scrollHeight <= {SLIDE}.clientHeight"
     shows = (
         "document.documentElement.scrollHeight <= innerHeight && "
-        "[...document.querySelectorAll('.sd-bar, .sd-exp-widget .sd-slider input, .sd-scene-areas i, "
+        "[...document.querySelectorAll('.sd-bar, .sd-widget .sd-slider input, .sd-scene-areas i, "
         ".sd-guide-here :is(figcaption, .sd-plot)')].filter((one) => one.offsetParent)"
         f".every((one) => one.getBoundingClientRect().bottom <= {SLIDE}.offsetTop"
         " && (one.type !== 'range' || one.getBoundingClientRect().width > 100) && one.scrollWidth <= one.clientWidth)"
@@ -156,7 +156,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         for number, lesson in enumerate(WORKSHOP):
             at_step(page, number, 1)
             assert lesson.predict in page.inner_text(CARD)
-            assert page.inner_text(".sd-present-bar > .sd-sub"), "why there is nothing to reveal"
+            assert page.inner_text(".sd-presenter-bar > .sd-sub"), "why there is nothing to reveal"
             page.keyboard.press("ArrowRight")
             page.wait_for_function(POINTED)
             assert lesson.watch.words in page.inner_text(CARD)
@@ -166,7 +166,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
             assert f"“{lesson.guesses[lesson.right]}”" in page.inner_text(CARD)
             assert "You said" not in page.inner_text(CARD), "that would be the teacher's guess"
             assert page.evaluate(shows), "nothing scrolls, and the card covers neither the play bar nor a word"
-            assert page.locator(".sd-controls:visible, .sd-exp-ask:visible, .sd-exp-saves:visible").count() == 0
+            assert page.locator(".sd-controls:visible, .sd-explored-ask:visible, .sd-answer-saves:visible").count() == 0
             if lesson.name == "accept":  # keys meant for a slider stay there
                 slider = page.locator(".sd-guide-here input[type=range]").first
                 before = slider.input_value()
@@ -205,7 +205,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         at_step(page, 6, 4)
         page.keyboard.press("Escape")
         page.wait_for_function(THERE)
-        assert page.locator(CARD).count() == 0 and not page.locator(".sd-present-bar").is_visible()
+        assert page.locator(CARD).count() == 0 and not page.locator(".sd-presenter-bar").is_visible()
         assert "present" not in page.url and "0 of 8" in page.inner_text(".sd-progress")
         page.keyboard.press("ArrowRight")
         assert page.locator(CARD).count() == 0
@@ -224,7 +224,7 @@ def test_a_hostile_link_opens_its_lesson_but_on_no_phone(browser: Any, address: 
         page.keyboard.press("ArrowRight")
         page.wait_for_function(POINTED)
         page.keyboard.press("l")
-        page.wait_for_selector(".sd-present-code", state="hidden")
+        page.wait_for_selector(".sd-presenter-code", state="hidden")
         assert page.is_visible("dialog[open]"), "it says that no phone can open this computer's own address"
 
 
@@ -235,23 +235,23 @@ def test_the_link_for_a_room_has_its_settings_and_a_code(browser: Any, address: 
         room.wait_for_selector(".sd-guide-here")
         room.wait_for_function(f"{app('live')}.state.formSettings.includes('seed=5')")
         room.keyboard.press("l")
-        link = room.inner_text(".sd-present-address")
+        link = room.inner_text(".sd-presenter-address")
         assert "present" not in link and "&trace=" in link and "&round=" in link
         asked = parse_qs(urlparse(link).query)
         assert (asked["prompt"], asked["seed"]) == (["The café"], ["5"]) and len(asked["room"][0]) == 12
-        room.wait_for_function("document.querySelector('.sd-present-code').naturalWidth")
-        asked = room.get_attribute(".sd-present-code", "src")
+        room.wait_for_function("document.querySelector('.sd-presenter-code').naturalWidth")
+        asked = room.get_attribute(".sd-presenter-code", "src")
         assert parse_qs(urlparse(asked).query)["link"] == [link]
         assert not serious(room)
         room.keyboard.press("Escape")
-        assert not room.locator(".sd-present-address").is_visible() and room.locator(CARD).count() == 1
+        assert not room.locator(".sd-presenter-address").is_visible() and room.locator(CARD).count() == 1
         room.keyboard.press("?")
         assert room.locator("dialog[open] kbd").count() == 11
         room.keyboard.press("?")
         assert room.locator("dialog[open]").count() == 0
         room.keyboard.press("?")
         room.keyboard.press("l")
-        room.wait_for_selector("dialog[open] .sd-present-address")
+        room.wait_for_selector("dialog[open] .sd-presenter-address")
         assert room.locator("dialog[open]").count() == 1
         room.keyboard.press("Escape")
         room.keyboard.press(" ")
@@ -284,7 +284,7 @@ def test_phones_follow_the_projector_and_learn_no_key_before_it_is_revealed(brow
     there: dict[str, Any] = {"until": SLIDE, "before": HURRY, "logged": "404"}
     with visit(browser, f"{address}?lesson={own.name}&present=1", size="1280x720", **there) as room:
         room.keyboard.press("l")
-        link = room.inner_text(".sd-present-address")
+        link = room.inner_text(".sd-presenter-address")
         room.keyboard.press("Escape")
         with (
             visit(browser, link, size="phone", **there) as phone,
@@ -341,7 +341,7 @@ def test_phones_follow_the_projector_and_learn_no_key_before_it_is_revealed(brow
             room.reload()
             room.wait_for_function(f"{SLIDE}?.innerText.includes('0 of 2 answered')")
             room.keyboard.press("Escape")
-            phone.wait_for_selector(".sd-exp-run")  # the room is closed: the controls are back
+            phone.wait_for_selector(".sd-explored-run")  # the room is closed: the controls are back
             open_tab(phone, "learn")
             phone.wait_for_selector(".sd-room [role=status]")  # why answers don't count
             phone.click(f"#lesson-{other.name} .sd-start")
@@ -357,13 +357,13 @@ def nothing_runs(phone: Any) -> None:
     """No tab of a room's page can start a run."""
     for tab in ("live", "race", "explore", "compare"):
         open_tab(phone, tab)
-        assert phone.locator(f"#{tab}-run:visible, .sd-exp-run:visible").count() == 0
+        assert phone.locator(f"#{tab}-run:visible, .sd-explored-run:visible").count() == 0
         assert phone.locator(".sd-seat:visible a").get_attribute("href") == "?", "why, and a way out"
         phone.evaluate(f"document.getElementById('{tab}-run')?.click()")
         phone.evaluate(f"{app(tab)}.job.press('run')")
         assert not phone.evaluate(f"{app(tab)}.job.state !== 'idle'"), "nothing runs"
     open_tab(phone, "explore")
-    phone.locator(".sd-exp-questions button:visible").last.click()
+    phone.locator(".sd-explored-questions button:visible").last.click()
     phone.wait_for_function("/explore=.*room=/.test(location.search)")
 
 

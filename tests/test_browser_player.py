@@ -123,10 +123,12 @@ def test_playback(page: Any) -> None:
     for key, stop in (("ArrowRight", 3), ("Shift+ArrowRight", 13), ("ArrowLeft", 12)):
         page.locator("body").press(key)
         assert playhead(page)["stop"] == stop
-    assert page.locator("#live-player .sd-rd").count() == page.evaluate(f"{LIVE}.shown.lanes.drafted.rounds.length")
-    page.locator("#live-player .sd-rd").nth(3).click()
+    assert page.locator("#live-player .sd-rounds-bar").count() == page.evaluate(
+        f"{LIVE}.shown.lanes.drafted.rounds.length"
+    )
+    page.locator("#live-player .sd-rounds-bar").nth(3).click()
     page.wait_for_selector("#live-player .sd-window .sd-sub:has-text('round 4')")
-    assert page.locator("#live-player .sd-rd").nth(3).get_attribute("aria-current") == "true"
+    assert page.locator("#live-player .sd-rounds-bar").nth(3).get_attribute("aria-current") == "true"
     assert page.text_content("#live-player .sd-voice").startswith("Round 4: ")
     page.locator("#live-stage .sd-scrub").fill("300")
     state = playhead(page)
@@ -329,7 +331,7 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     assert "Once upon a time" in words, "at the end the text as a whole"
     page.evaluate(f"{RACE}.playback.goToRound(1)")
     page.wait_for_function(ready("race"))
-    assert page.locator("#race-player .sd-t-id").count() > 2, "before it, ids"
+    assert page.locator("#race-player .sd-token-id").count() > 2, "before it, ids"
     page.evaluate(tell, {**detail, "lanes": ["gone"]})
     page.wait_for_selector("#race-player .sd-card:visible")
     assert page.locator("#race-player .sd-lane").count() == 1, "what was shown stays"
@@ -387,9 +389,9 @@ def test_no_tab_overflows_between_phone_and_desktop(page: Any) -> None:
         for width in (1280, 1024, 800, 700):
             resize(page, f"{width}x768")
             page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")  # figures follow
-            cut = page.evaluate("""() => [...document.querySelectorAll('.sd-panel, .sd-controls, .sd-cmp-table')]
+            cut = page.evaluate("""() => [...document.querySelectorAll('.sd-panel, .sd-controls, .sd-board-table')]
                 .filter((one) => one.offsetParent && one.getBoundingClientRect().right > window.innerWidth + 1
-                    && !one.closest('.sd-cmp-wrap')).length""")
+                    && !one.closest('.sd-scroll')).length""")
             assert not cut, (tab, width)
 
 
@@ -397,12 +399,12 @@ def test_a_position_is_pinned_by_click_and_by_key(page: Any) -> None:
     inspector = "#live-player .sd-inspector"
     resize(page, "1440x1600")
     stand(page, "Verified", 1)
-    page.locator("#live-player .sd-steps .sd-c").first.click()
+    page.locator("#live-player .sd-steps .sd-cell").first.click()
     assert "position 1" in page.inner_text(f"{inspector} h3")
-    assert page.locator(f"{inspector} .sd-pq-row").count() > 2
-    assert page.locator("#live-player .sd-v.sd-pinned").count() == 1
+    assert page.locator(f"{inspector} .sd-inspector-row").count() > 2
+    assert page.locator("#live-player .sd-test.sd-pinned").count() == 1
     assert not serious(page)
-    cell = page.locator("#live-player .sd-tests .sd-v").nth(1)
+    cell = page.locator("#live-player .sd-tests .sd-test").nth(1)
     cell.focus()
     page.keyboard.press("Enter")
     assert "position 2" in page.inner_text(f"{inspector} h3")
@@ -410,16 +412,16 @@ def test_a_position_is_pinned_by_click_and_by_key(page: Any) -> None:
     assert "position 2" in page.inner_text(f"{inspector} h3"), "it stays as it was pinned"
     page.locator(inspector).get_by_role("button", name="Close").click()
     assert page.locator(inspector).is_hidden()
-    assert page.locator("#live-player .sd-v.sd-pinned").count() == 0
+    assert page.locator("#live-player .sd-test.sd-pinned").count() == 0
     texts = page.locator("#live-player .sd-lane-text")
-    own = texts.nth(1).locator(".sd-t")
+    own = texts.nth(1).locator(".sd-token")
     own.nth(1).click()
-    assert page.locator("#live-player .sd-t.sd-pinned").count() == 1
+    assert page.locator("#live-player .sd-token.sd-pinned").count() == 1
     first = page.inner_text(f"{inspector} h3")
     assert first.startswith("Round ")
     page.locator(inspector).get_by_role("button", name="The position after").click()
     assert page.inner_text(f"{inspector} h3") != first
-    token = texts.nth(0).locator(".sd-t").first  # vanilla's: by key, and back
+    token = texts.nth(0).locator(".sd-token").first  # vanilla's: by key, and back
     token.evaluate("(token) => { token.tabIndex = 0; token.focus(); }")
     page.keyboard.press("Enter")
     assert "pass 1 of the target" in page.inner_text(f"{inspector} h3")
@@ -443,7 +445,7 @@ def test_a_slower_lane_says_why_and_shows_a_round(page: Any) -> None:
     said = page.inner_text(say)
     drawn = re.search(r"u = ([\d.]+)", said)
     assert named[1] in said.lower() and drawn, "the round says why it accepts no more"
-    page.locator("#live-player .sd-v-no").click()
+    page.locator("#live-player .sd-test-no").click()
     assert f"{drawn[1]}: rejected" in page.inner_text("#live-player .sd-inspector"), "and so does its position"
 
 
@@ -451,28 +453,28 @@ def test_a_slower_lane_says_why_and_shows_a_round(page: Any) -> None:
 def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     """By key and by click: nothing is given away before an answer, then the numbers and the score
     are there and read out; Escape shows the round as it ended."""
-    judge, voice = "#live-player .sd-judge", "#live-player .sd-voice"
-    shown = "#live-player :is(.sd-v-ok, .sd-v-no, .sd-v-fix, .sd-v-bonus, .sd-v-cut)"
+    judge, voice = "#live-player .sd-verifier", "#live-player .sd-voice"
+    shown = "#live-player :is(.sd-test-ok, .sd-test-no, .sd-test-fix, .sd-test-bonus, .sd-test-cut)"
     texts = "#live-player .sd-lane-text"
     resize(page, size)
     page.click("#live-stage [name=verify]")
     page.wait_for_selector(judge)
-    assert page.evaluate("document.activeElement.matches('.sd-judge')")
-    assert page.locator(shown).count() == 0 and page.locator(f"{judge} .sd-pq").count() == 0
-    vanilla, drafted = (page.locator(f"{texts} >> nth={n} >> .sd-t").count() for n in range(2))
+    assert page.evaluate("document.activeElement.matches('.sd-verifier')")
+    assert page.locator(shown).count() == 0 and page.locator(f"{judge} .sd-inspector-table").count() == 0
+    vanilla, drafted = (page.locator(f"{texts} >> nth={n} >> .sd-token").count() for n in range(2))
     assert vanilla <= drafted, "vanilla's text gives nothing away"
     heights = "(bars) => bars.map((bar) => bar.style.height)"
-    bars = page.eval_on_selector_all("#live-player .sd-rd b", heights)
+    bars = page.eval_on_selector_all("#live-player .sd-rounds-bar b", heights)
     assert set(bars[page.evaluate(f"{LIVE}.playback.study.game.view.round") :]) == {"0%"}
     page.keyboard.press("a")
     page.wait_for_selector(f"{judge} :text-matches('of 1[^0-9]')")
-    assert page.locator(shown).count() == 1 and page.locator(f"{judge} .sd-pq-row").count() > 1
+    assert page.locator(shown).count() == 1 and page.locator(f"{judge} .sd-inspector-row").count() > 1
     assert re.search(r"\b1\b", page.inner_text(voice))
     assert not serious(page) and not overflows(page)
     page.keyboard.press("ArrowRight")
     page.get_by_role("button", name="Replace").click()
     page.wait_for_selector(f"{judge} :text-matches('of 2[^0-9]')")
-    assert page.evaluate("document.activeElement.closest('.sd-judge') !== null"), "it stays"
+    assert page.evaluate("document.activeElement.closest('.sd-verifier') !== null"), "it stays"
     page.keyboard.press("Escape")
     assert page.locator(judge).is_hidden() and page.locator(shown).count() > 1
     assert page.evaluate("document.activeElement.name") == "verify"

@@ -61,7 +61,7 @@ export class Explore {
     this.lesson = answerLesson(this);
     this.showQuestion(question.readLink());
     this.draw();
-    this.job.content = /** @type {HTMLElement} */ (root.querySelector('.sd-cmp-full'));
+    this.job.content = /** @type {HTMLElement} */ (root.querySelector('.sd-explored-answer'));
     const watcher = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
       watcher.disconnect();
@@ -193,7 +193,7 @@ export class Explore {
  *  @param {Gradio} gradio @param {ExploreOptions} options */
 export function mount(element, gradio, options) {
   setSymbols(options.symbols);
-  const root = /** @type {HTMLElement} */ (element.querySelector('.sd-exp'));
+  const root = /** @type {HTMLElement} */ (element.querySelector('.sd-explored'));
   const explore = new Explore(root, options, gradio);
   register(options.tabName, explore);
   listen(explore.job, gradio, UNREADABLE);

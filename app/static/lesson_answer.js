@@ -17,7 +17,7 @@ export const answerLesson = (tab) => ({
     const panelOf = (key) =>
       root.querySelector(`[data-figure="${key}"]`)?.closest('.sd-panel') ?? null;
     panelOf(panel)?.closest('details')?.setAttribute('open', '');
-    const selector = { board: '.sd-exp-board', widget: '.sd-exp-aside' }[panel];
+    const selector = { board: '.sd-board', widget: '.sd-answer-aside' }[panel];
     return selector ? root.querySelector(selector) : panelOf(panel);
   },
   findings({ name, watch: { explore } }) {

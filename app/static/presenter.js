@@ -50,7 +50,7 @@ export class Presenter {
       '?': () => this.openDialog('help'),
       Esc: () => this.leave(),
     };
-    const shape = { className: 'sd sd-present-bar', role: 'toolbar', ariaLabel: 'Presenter' };
+    const shape = { className: 'sd sd-presenter-bar', role: 'toolbar', ariaLabel: 'Presenter' };
     this.bar = make('div', { ...shape, hidden: true }, document.body);
     document.addEventListener('keydown', (event) => this.keys(event), true); // before those controls
   }

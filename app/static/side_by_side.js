@@ -68,7 +68,7 @@ export class SideBySide {
     this.looked = { key, name, round, lane, view, verified, what, greedy };
     this.going = '';
     this.changed();
-    document.querySelector('.sd-exp-widget .sd-inspector')?.scrollIntoView({ block: 'nearest' });
+    document.querySelector('.sd-widget .sd-inspector')?.scrollIntoView({ block: 'nearest' });
   }
 
   unpin() {
@@ -93,12 +93,12 @@ export class SideBySide {
   view() {
     const { looked, drawnOf } = this;
     return html`
-      <section class="sd-panel sd-exp-widget" aria-label="The text, token by token">
+      <section class="sd-panel sd-widget" aria-label="The text, token by token">
         <header>
           <h2>The text, token by token</h2>
           <span class="sd-sub">one column for each token; click a rejection ✕ to inspect it</span>
-          <${Link} class="sd-link sd-exp-saves" act=${() =>
-            this.tools.open('runs')}>Open both in the player<//></header>
+          <${Link} class="sd-link sd-answer-saves"
+            act=${() => this.tools.open('runs')}>Open both in the player<//></header>
             ${this.waits && html`<p class="sd-sub">The text appears when all runs are done.</p>`}
             ${drawnOf && !this.waits &&
               html`

@@ -75,7 +75,7 @@ export class Study {
   }
 
   unpin() {
-    const marked = this.root.querySelector('.sd-t.sd-pinned') ??
+    const marked = this.root.querySelector('.sd-token.sd-pinned') ??
       this.root.querySelector('.sd-grid .sd-pinned');
     if (marked instanceof HTMLElement) marked.focus({ preventScroll: true });
     this.pinned = null;

@@ -83,6 +83,6 @@ def explore_tab(tab: str, measure: exploration.Explore, script: str) -> None:
         exploration.JOBS.stop(exploration.read_request(getattr(asked, "request", "")).get("token", ""), LAST_FRAME)
 
     options = {"js_on_load": script, "server_functions": [offered]}
-    board: Any = part(NAMES[tab], f"{tab}-player", "sd sd-exp", **options)
+    board: Any = part(NAMES[tab], f"{tab}-player", "sd sd-explored", **options)
     start_job(board.submit, explore, board, tab)
     board.stop(stop, None, None, **QUIET)

@@ -32,14 +32,14 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
   const whisker = hasInterval && { left: share(low), width: share(high - low) };
   const range = low !== null && `${ratio(low)}–${ratio(high)}`;
   return html`
-    <button type="button" class="sd-cmp-bar" disabled=${!race || !open}
+    <button type="button" class="sd-board-bar" disabled=${!race || !open}
       title=${words} aria-label="${label}: speed-up ${words}" onclick=${() => race && open?.(race)}>
-        <span class="sd-cmp-track" aria-hidden="true">
-          <span class="sd-cmp-fill" data-pattern=${hatch || 'plain'}
+        <span class="sd-board-track" aria-hidden="true">
+          <span class="sd-board-fill" data-pattern=${hatch || 'plain'}
             style="--mark: var(--sd-${colour.slice(1)}); width: ${share(value)}"></span>
-          <span class="sd-cmp-one" style="left: ${share(1)}"></span>
-          ${whisker && html`<span class="sd-cmp-whisker" style=${whisker}></span>`}</span>
-        <span class="sd-cmp-value"><b>${ratio(value)}×</b>
+          <span class="sd-board-one" style="left: ${share(1)}"></span>
+          ${whisker && html`<span class="sd-board-whisker" style=${whisker}></span>`}</span>
+        <span class="sd-board-value"><b>${ratio(value)}×</b>
           <span class="sd-sub">${range}</span></span></button>
   `;
 }
@@ -48,7 +48,7 @@ function Bar({ row: { mark: [, colour, hatch], label, value, low, high, said, ra
 function Board({ board: { title, columns, rows }, open }) {
   const end = Math.ceil(Math.max(2, ...rows.map((row) => row.high ?? row.value)) * 2.1) / 2;
   return html`
-    <table class="sd-cmp-table">
+    <table class="sd-board-table">
       <caption class="sd-voice">${title}: methods by speed-up, fastest first</caption>
       <thead>
         <tr>${[...HEADS, ...columns].map(([name, meaning]) =>
@@ -56,16 +56,16 @@ function Board({ board: { title, columns, rows }, open }) {
         )}</tr>
       </thead>
       <tbody>${rows.map((row) =>
-        html`<tr class=${row.words === 'baseline' ? 'sd-cmp-baseline' : ''} data-busy=${
+        html`<tr class=${row.words === 'baseline' ? 'sd-board-baseline' : ''} data-busy=${
           row.busy || null
         }>
-        <th scope="row"><div class="sd-cmp-who">
-          <span class="sd-cmp-glyph" aria-hidden="true" style="--mark: var(--sd-${
+        <th scope="row"><div class="sd-board-who">
+          <span class="sd-board-glyph" aria-hidden="true" style="--mark: var(--sd-${
           row.mark[1].slice(1)
         })">${row.mark[0]}</span>
-          <span class="sd-cmp-name"><b>${row.label}</b>
+          <span class="sd-board-name"><b>${row.label}</b>
             <span class="sd-sub">${row.words}</span></span></div></th>
-        <td class="sd-cmp-speed"><${Bar} row=${row} end=${end} open=${open} /></td>
+        <td class="sd-board-speed"><${Bar} row=${row} end=${end} open=${open} /></td>
         ${
           row.cells.map(([words, why], i) =>
             html`<td data-is=${columns[i][2] || columns[i][0]} title=${
@@ -86,12 +86,12 @@ export function Boards({ report: { boards = [], switches = [] }, chosen, only, c
   const rows = selected?.rows.filter(({ label }) => only?.lines.includes(label));
   const board = only?.panel === 'board' && rows?.length ? { ...selected, rows } : selected;
   return html`
-    <section class="sd-panel sd-exp-board" hidden=${!boards.length}>
+    <section class="sd-panel sd-board" hidden=${!boards.length}>
       <header>
         <h2>Leaderboard</h2>
-        <div class="sd-cmp-choices">${switches.map(({ name, title, options }) =>
+        <div class="sd-board-switches">${switches.map(({ name, title, options }) =>
           html`
-            <div class="sd-cmp-choice" role="group"
+            <div class="sd-board-switch" role="group"
               aria-label=${title}><span class="sd-sub">${title}</span>${buttons(
                 options.map(([value, words, meaning]) => ({
                   words,
@@ -103,7 +103,7 @@ export function Boards({ report: { boards = [], switches = [] }, chosen, only, c
           `
         )}</div>
       </header>
-      <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="Leaderboard">${board &&
+      <div class="sd-scroll" tabindex="0" role="region" aria-label="Leaderboard">${board &&
         html`<${Board} board=${board} open=${open} />`}</div>
     </section>
   `;

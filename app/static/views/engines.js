@@ -96,7 +96,7 @@ export class Engines {
         </tr>
       `;
     return html`
-      <section class="sd-panel sd-exp-widget" aria-label="Which engine is broken?">
+      <section class="sd-panel sd-widget" aria-label="Which engine is broken?">
         <header><h2>Which engine is broken?</h2>
           <span class="sd-sub">six have one bug each, one is right</span></header>
         <label class="sd-slider"><span>Runs</span>
@@ -107,7 +107,7 @@ export class Engines {
               this.changed();
             }} />
           <output>${runs}</output></label>
-        <div class="sd-cmp-wrap" tabindex="0" role="region" aria-label="Engines">
+        <div class="sd-scroll" tabindex="0" role="region" aria-label="Engines">
           <table class="sd-table">
             <thead>
               <tr>
@@ -121,7 +121,7 @@ export class Engines {
             <tbody>${this.evidence.map(row)}</tbody>
           </table>
         </div>
-        <p class="sd-exp-result" aria-live="polite">${letters.length
+        <p class="sd-widget-result" aria-live="polite">${letters.length
           ? `${right} of ${letters.length} guesses ${letters.length === 1 ? 'is' : 'are'} right.`
           : `A right engine accepts its first draft in Σ min(p, q) = ${
             ratio(alpha)

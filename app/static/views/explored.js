@@ -57,22 +57,23 @@ export function Explored({ question, run, shown, children }) {
     act: () => key !== name && question.choose(key),
   }));
   return html`
-    <div class="sd-cmp-legend sd-exp-questions" role="group" aria-label="Questions"
+    <div class="sd-choices sd-explored-questions" role="group" aria-label="Questions"
       hidden=${questions.length < 2}>${buttons(questions)}</div>
     <${ElementSlot} element=${run.card} />
-    <section class="sd-panel sd-exp-ask" aria-label="What to measure">
+    <section class="sd-panel sd-explored-ask" aria-label="What to measure">
       <header>
         <h2>${forms[name].title}</h2>
       </header>
-      <p class="sd-exp-question">${glossed(forms[name].question)}</p>
+      <p class="sd-explored-question">${glossed(forms[name].question)}</p>
       <${RoomNotice} />
-      <div class="sd-exp-buttons">
-        <button type="button" class="sd-exp-run" disabled=${busy} onclick=${() =>
+      <div class="sd-explored-buttons">
+        <button type="button" class="sd-explored-run" disabled=${busy} onclick=${() =>
           run.press('run')}>Measure here (${run.about})</button>
-        <button type="button" class="sd-exp-stop" hidden=${!busy} onclick=${() =>
+        <button type="button" class="sd-explored-stop" hidden=${!busy} onclick=${() =>
           run.press('stop')}>Stop</button>
-        <progress class="sd-exp-bar" aria-label="Progress" hidden=${!bar} ...${bar ?? {}} /></div>
-      <details class="sd-exp-fields" key=${name} open=${question.unfolded}
+        <progress class="sd-explored-progress" aria-label="Progress" hidden=${!bar} ...${bar ??
+          {}} /></div>
+      <details class="sd-explored-fields" key=${name} open=${question.unfolded}
         ontoggleCapture=${({ target }) => target.open && question.offer()}>
         <summary>Settings</summary>${question.fields}</details>
     </section>
@@ -89,6 +90,6 @@ export function Explored({ question, run, shown, children }) {
       `}
     </div>
     <p class="sd-busy-machine" role="status">${shown.doubt}</p>
-    <div class="sd-cmp-full" hidden=${!there}>${children}</div>
+    <div class="sd-explored-answer" hidden=${!there}>${children}</div>
   `;
 }

@@ -14,7 +14,7 @@ const WITHOUT = 'The chart library could not be loaded; the table below is compl
  *  @param {{figure: any, children: unknown}} props */
 function Computed({ figure: { sliders, values, slide, words, block }, children }) {
   return html`
-    <div class="sd-exp-computed">${sliders.map(({ name, label, title, low, high, step }) =>
+    <div class="sd-figures-computed">${sliders.map(({ name, label, title, low, high, step }) =>
       html`
         <${Slider} ...${{ label, title, min: low, max: high, step, value: values[name] }}
           act=${(value) => slide(name, value)} />
@@ -29,7 +29,9 @@ function Computed({ figure: { sliders, values, slide, words, block }, children }
         </div>
       `}</div>
     ${children}
-    <div class="sd-exp-after">${words.slice(1).map((sentence) => html`<p>${sentence}</p>`)}</div>
+    <div class="sd-figures-after">${words.slice(1).map((sentence) =>
+      html`<p>${sentence}</p>`
+    )}</div>
   `;
 }
 
@@ -38,7 +40,7 @@ function Computed({ figure: { sliders, values, slide, words, block }, children }
  *  openRace: (race: string) => void}} props */
 const Races = ({ title, races, back, openRace }) =>
   html`
-    <section class="sd-panel sd-exp-races" aria-label="Races of this cell">
+    <section class="sd-panel sd-figures-races" aria-label="Races of this cell">
       <header>
         <h2>${title}</h2>
         <${Link} act=${back}>← Back to the chart<//></header>
@@ -112,13 +114,17 @@ export class Figures extends Component {
     const others = figures.filter((figure) => !leads.includes(figure));
     const panel = (/** @type {Figure} */ figure) => {
       const { key, title, hint, opens, formula } = figure;
-      const shape = figure.wide ? 'sd-cmp-bars' : leads.includes(figure) ? 'sd-exp-lead' : '';
+      const shape = figure.wide
+        ? 'sd-figures-wide'
+        : leads.includes(figure)
+        ? 'sd-figures-lead'
+        : '';
       const data = /** @type {any[]} */ (figure.data ?? []);
       const map = data.find(({ type }) => type === 'heatmap');
       const columns = map?.x ?? (Array.isArray(data[0]?.x?.[0]) ? data[0].x[0] : []); // or bars
       const named = data.filter(({ name, showlegend = true }) => name && showlegend).length;
       const chart = html`
-        <div class="sd-cmp-scroll" role="group" aria-label="Chart: ${title}"
+        <div class="sd-figures-scroll" role="group" aria-label="Chart: ${title}"
           tabindex=${figure.wide && columns.length ? 0 : null}>
           <div class="sd-plot" data-figure=${key}></div>
         </div>
@@ -137,19 +143,19 @@ export class Figures extends Component {
       `;
     };
     return html`
-      <div class="sd-exp-figures">
+      <div class="sd-figures">
         ${listed && html`
           <${Races} title=${answer.report.titles?.[race] ?? race} races=${racesOf(answer, race)}
             back=${() => this.setState({ race: '' })} openRace=${races.open} />
         `}
-        <div class="sd-cmp-charts">${leads.map(panel)}</div>
+        <div class="sd-figures-charts">${leads.map(panel)}</div>
         ${aside}
-        <details class="sd-exp-rest" open=${props.folded.open}
+        <details class="sd-figures-rest" open=${props.folded.open}
           ontoggle=${({ currentTarget }) => props.folded.unfold(currentTarget.open)}
           hidden=${!notes.length && !others.length}>
           <summary>Notes and more charts</summary>
-          <div class="sd-exp-notes">${notes}</div>
-          <div class="sd-cmp-charts">${others.map(panel)}</div>
+          <div class="sd-answer-notes">${notes}</div>
+          <div class="sd-figures-charts">${others.map(panel)}</div>
         </details>
       </div>
     `;

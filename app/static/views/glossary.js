@@ -119,7 +119,7 @@ export function gloss(root) {
 export function glossAxis(title, words) {
   const axisSymbols = splitSymbols(words).filter((_, i) => i % 2);
   const others = [
-    ...((title.closest('.sd-exp-figures') ?? title.closest('section'))?.querySelectorAll(
+    ...((title.closest('.sd-figures') ?? title.closest('section'))?.querySelectorAll(
       '[data-symbol][tabindex="0"]',
     ) ?? []),
   ].filter((one) => one !== title);

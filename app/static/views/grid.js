@@ -26,7 +26,7 @@ const AGREE =
  *  `outcome`: the target’s own token */
 const Test = ({ verdict, outcome, pinned, attributes }) => {
   const { kind, title, mark = '', words = '', height = 0, draw = null, figures = '' } = verdict;
-  const names = classes(`sd-v sd-v-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
+  const names = classes(`sd-test sd-test-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
   return html`
     <div class=${names} role="cell" title=${title} ...${attributes}>
         <span class="sd-bar-track" aria-hidden="true">
@@ -60,7 +60,7 @@ export class Grid extends View {
       : revealed.length
       ? Math.min(...revealed)
       : 0;
-    const tests = /** @type {NodeListOf<HTMLElement>} */ (base.querySelectorAll('.sd-v'));
+    const tests = /** @type {NodeListOf<HTMLElement>} */ (base.querySelectorAll('.sd-test'));
     const target = tests[Math.max(0, Math.min(position, tests.length - 2))];
     base.scrollLeft = Math.max(0, target.offsetLeft - base.clientWidth * 0.6);
   }
@@ -68,16 +68,16 @@ export class Grid extends View {
   /** The cells that the arrow keys move between: a tree's nodes, and below them the tests. */
   get stops() {
     const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
-      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-c, .sd-v')]).map((element) =>
-        element.dataset.stop ? element : null
-      )
+      /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-cell, .sd-test')]).map((
+        element,
+      ) => element.dataset.stop ? element : null)
     );
     return rows.filter((row) => row.some(Boolean));
   }
 
   /** @param {EventTarget | null} target a cell of the table */
   choose(target) {
-    const found = target instanceof Element ? target.closest('.sd-c, .sd-v') : null;
+    const found = target instanceof Element ? target.closest('.sd-cell, .sd-test') : null;
     if (!(found instanceof HTMLElement)) return;
     const { round, lane, pin } = this.props;
     const [kind, number] = [found.dataset.stop?.[0] ?? '', Number(found.dataset.stop?.slice(1))];
@@ -122,7 +122,7 @@ export class Grid extends View {
     const step = (/** @type {Cell} */ { kind, words, title, heat = 0, node }, i) => {
       const attributes = node === undefined ? {} : at(`n${node}`);
       return html`
-        <div class=${classes('sd-c', kind, pinned === `n${node}` && 'sd-pinned')} role="cell"
+        <div class=${classes('sd-cell', kind, pinned === `n${node}` && 'sd-pinned')} role="cell"
           title=${title} data-heat=${heat} data-position=${i} ...${attributes}>${words}</div>
       `;
     };

@@ -78,9 +78,9 @@ export function Card({ guide, act }) {
       <${Link} act=${() => act.end()}>${last && onward && !waits ? 'Done' : 'End here'}<//>
       ${!guide.led && html`
         ${skips && waits && html`<${Link} act=${() => act.skip()}>Skip<//>`}
-        <button type="button" class="sd-b" disabled=${at === 0}
+        <button type="button" class="sd-button" disabled=${at === 0}
           onclick=${() => act.go(at - 1)}>Back</button>
-        <button type="button" class="sd-b sd-guide-next" disabled=${waits}
+        <button type="button" class="sd-button sd-guide-next" disabled=${waits}
           onclick=${() => act.go(at + 1)}>${last ? onward || 'Done' : 'Next'}</button>
       `}</div>
   `;

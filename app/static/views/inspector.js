@@ -33,13 +33,13 @@ const isChance = ({ test, holds }, greedy) =>
 function Bar({ kind, value, other }) {
   if (value === null) {
     return html`
-      <span role="cell" class="sd-pq-none" title="not among the recorded tokens">–</span>
+      <span role="cell" class="sd-inspector-none" title="not among the recorded tokens">–</span>
     `;
   }
   const [bar, overlap] = [value, Math.min(value, other ?? 0)].map((share) =>
     `width: ${(100 * share).toFixed(1)}%`
   );
-  return html`<span role="cell" class="sd-pq-bar sd-pq-${kind}">
+  return html`<span role="cell" class="sd-inspector-bar sd-inspector-${kind}">
     <i aria-hidden="true"><u style=${bar}></u><b style=${overlap}></b></i><span>${
     short(value)
   }</span></span>`;
@@ -61,24 +61,27 @@ export function Bars({ what, lane, greedy }) {
       ? '└ '
       : '';
   const row = (/** @type {Row} */ { id, p, q }, i) => {
-    const kind = classes('sd-pq-row', id !== null && id === what.drafted && 'sd-pq-drafted');
+    const kind = classes(
+      'sd-inspector-row',
+      id !== null && id === what.drafted && 'sd-inspector-drafted',
+    );
     const title = `${word(id)}${id !== null && drafted(id) ? ', drafted here' : ''}`;
     const token = id === null ? OTHERS : `${mark(id)}${cell(piece(lane, id))}`;
     return html`
       <div class=${kind} role="row">
         <span role="rowheader" title=${title}>${token}</span>
         <${Bar} kind="p" value=${p} other=${q} /><${Bar} kind="q" value=${q} other=${p} />
-        <span role="cell" class="sd-pq-rest">${rest ? short(rest[i]) : ''}</span></div>
+        <span role="cell" class="sd-inspector-rest">${rest ? short(rest[i]) : ''}</span></div>
     `;
   };
   const heads = [...HEADS, rest ? 'left of p' : ''].map((words) =>
     html`<span role="columnheader">${words}</span>`
   );
   return html`
-    <div class="sd-pq" role="table"
+    <div class="sd-inspector-table" role="table"
       aria-label="The likeliest tokens: p of the target, q of the drafter"
       hidden=${!what.rows.length}>
-        <div class="sd-pq-row sd-pq-head" role="row">${heads}</div>
+        <div class="sd-inspector-row sd-inspector-head" role="row">${heads}</div>
         ${what.rows.map(row)}</div>
   `;
 }

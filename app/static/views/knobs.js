@@ -18,7 +18,7 @@ export function Knobs({ block, size: { gamma, steps }, set, effect }) {
   };
   const step = (i) => set({ gamma, steps: choices[i] });
   return html`
-    <div class="sd-knobs-block">
+    <div class="sd-knobs">
       <label>γ <input type="range" min="1" max=${longest(block)} value=${gamma}
         aria-label="γ, guesses" oninput=${(event) => resize(Number(event.currentTarget.value))} />
         <output>${gamma}</output></label>
@@ -43,7 +43,7 @@ export function Knobs({ block, size: { gamma, steps }, set, effect }) {
  *  stop: () => void}} props */
 export const Redraft = ({ redrafting, redraft, stop }) =>
   html`
-    <p class="sd-knobs-block">${redrafting
+    <p class="sd-knobs">${redrafting
       ? html`
         <span role="status">Drafting this block again: ${redrafting.part} of ${redrafting
           .parts} sizes…</span>

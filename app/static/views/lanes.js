@@ -154,7 +154,7 @@ export function Lanes({ scene, options, study, select }) {
   const layout = columns ? 'columns' : 'rows';
   const which = all ? `${names.length} lanes` : named[selected ?? '']?.label ?? '';
   const origins = Object.entries(LEGEND).map(([kind, { glyph, words }]) =>
-    html`<li><span class="sd-t sd-t-${kind}" aria-hidden="true">${glyph}</span> ${words}</li>`
+    html`<li><span class="sd-token sd-token-${kind}" aria-hidden="true">${glyph}</span> ${words}</li>`
   );
   return html`
     <section class="sd-panel sd-lanes" aria-label="Race" data-area="lanes" data-layout=${layout}

@@ -19,7 +19,7 @@ export class CardView {
       html`
         <span class="sd-card-glyph" aria-hidden="true">!</span>
         <div><strong>${title}</strong><p>${message}</p><p class="sd-hint">${hint}</p></div>
-        <button type="button" class="sd-b" aria-label="Dismiss" onclick=${() =>
+        <button type="button" class="sd-button" aria-label="Dismiss" onclick=${() =>
           this.hide()}>✕</button>
       `,
       this.element,

@@ -94,17 +94,17 @@ export class Playground {
       );
     return html`
       ${this.plays && this.engines.view()}
-      <section class="sd-panel sd-exp-widget" aria-label="Three tokens">
+      <section class="sd-panel sd-widget" aria-label="Three tokens">
         <header><h2>Three tokens</h2><span class="sd-sub">${glossed(
           'accept with probability min(1, p/q), otherwise draw from the residual; a ' +
             'simulation in this browser',
         )}</span></header>
         <div class="sd-scene sd-scene-areas">${this.areas()}</div>
-        <div class="sd-exp-sides">
+        <div class="sd-widget-sides">
           <div>${sliders('p', 'target')}${sliders('q', 'drafter')}</div>
-          <div><button type="button" class="sd-exp-stop" onclick=${() =>
+          <div><button type="button" class="sd-explored-stop" onclick=${() =>
             this.roll()}>Draw ${MANY} tokens</button>
-            <p class="sd-exp-result" aria-live="polite">${this.result}</p></div>
+            <p class="sd-widget-result" aria-live="polite">${this.result}</p></div>
         </div>
       </section>
     `;

@@ -40,10 +40,10 @@ function RoomLink({ link }) {
   const hide = (event) => event.currentTarget.hidden = true; // hides it if the host has no /qr
   return html`
     ${link.protocol !== 'file:' && link.href.length <= LONGEST_LINK && html`
-      <img class="sd-present-code" alt="QR code of the link" width="320" height="320"
+      <img class="sd-presenter-code" alt="QR code of the link" width="320" height="320"
         src=${drawn.href} onerror=${hide} />
     `}
-    <p><a class="sd-present-address" href=${link.href}>${link.href}</a></p>
+    <p><a class="sd-presenter-address" href=${link.href}>${link.href}</a></p>
     <p class="sd-sub">${hint(link)}</p>
   `;
 }
@@ -55,7 +55,10 @@ function RoomLink({ link }) {
 export function Bar({ title, place, note, off, dialog, link, press, close }) {
   const button = ([key, words, name]) =>
     html`
-      <button type="button" class=${classes('sd-b', name === 'Reveal' && 'sd-present-reveal')}
+      <button type="button" class=${classes(
+        'sd-button',
+        name === 'Reveal' && 'sd-presenter-reveal',
+      )}
         disabled=${off.includes(name)} aria-label=${name.length === 1 ? words : null}
         onclick=${() => press(key)}>${name}<kbd aria-hidden="true">${key}</kbd></button>
     `;
@@ -63,8 +66,8 @@ export function Bar({ title, place, note, off, dialog, link, press, close }) {
   const keys = COMMANDS.map(([key, words]) => [html`<kbd>${key}</kbd>`, words]);
   return html`
     ${back}
-    <span class="sd-present-place" aria-live="polite">${place}${title}</span>
-    ${on}<span class="sd-present-space"></span>
+    <span class="sd-presenter-place" aria-live="polite">${place}${title}</span>
+    ${on}<span class="sd-presenter-space"></span>
     ${note && html`<span class="sd-sub">${note}</span>`}${buttons}
     <${Dialog} title="Link for the room" open=${dialog === 'link'} closed=${() => close('link')}>
       ${dialog === 'link' && html`<${RoomLink} link=${link} />`}<//>

@@ -27,7 +27,7 @@ export function Rounds({ scene: { lane, state, view, shown }, closed, jump }) {
   const bar = (/** @type {Round} */ round) => {
     const open = round.round < closed;
     const full = open && round.accepted > 0 && round.accepted === round.drafted;
-    const kind = `sd-rd${full ? ' sd-rd-full' : ''}${
+    const kind = `sd-rounds-bar${full ? ' sd-rounds-full' : ''}${
       round.round < (state?.sums.rounds ?? 0) ? ' sd-past' : ''
     }`;
     const [height, share] = [

@@ -53,7 +53,7 @@ export function RunForm({ prefix, form, own, model, going, act }) {
         <button type="button" class="sd-stop" hidden=${!going} onclick=${act
           .stop}>Stop</button></div>
       <div class="sd-tries">
-        <div class="sd-cmp-legend" role="group" aria-label=${legend}><span
+        <div class="sd-choices" role="group" aria-label=${legend}><span
           class="sd-sub">${legend}</span>
           ${tries.map(([words, values]) =>
             html`<button type="button" onclick=${() => choose(values)}>${words}</button>`
@@ -77,7 +77,7 @@ export function RunForm({ prefix, form, own, model, going, act }) {
               <div class="sd-form">${own.fields.map((field) =>
                 html`<${FormField} form=${own} field=${field} prefix="own" />`
               )}</div>
-              <div class="sd-exp-buttons">
+              <div class="sd-explored-buttons">
                 <button type="button" class="sd-get" id="own-use" disabled=${fetching}
                   onclick=${act.useOwn}>Use this pair</button>
                 <button type="button" class="sd-get" id="own-stop" hidden=${!model.own || !fetching}

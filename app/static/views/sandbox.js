@@ -115,12 +115,12 @@ export class Sandbox {
     ];
     const set = (j, now) => this.set({ alphas: alphas.map((old, i) => i === j ? now : old) });
     return html`
-      <section class="sd-panel sd-exp-widget" aria-label="Sandbox">
+      <section class="sd-panel sd-widget" aria-label="Sandbox">
         <header><h2>Sandbox</h2>
           <span class="sd-sub">a drafter that you make up; computed, not measured</span></header>
-        <div class="sd-exp-sides">
+        <div class="sd-widget-sides">
           <div>
-              <div class="sd-row-selects">
+              <div class="sd-sandbox-selects">
                 <${Select} label="What is drafted" value=${box.shape} options=${SHAPES}
                   act=${(shape) => this.set({ shape, extra: 0 })} />
                 <${Select} label="Drafter to begin with" value=${this.preset} options=${presets}
@@ -128,7 +128,7 @@ export class Sandbox {
                 <${Select} label="α of the positions" value=${box.alphas ? 'each' : ''}
                   options=${POSITIONS}
                   act=${(each) => this.set({ alphas: each ? alphasOf(box) : null })} /></div>
-              <div class="sd-exp-bars" role="group" aria-label="α of each position" hidden=${!alphas
+              <div class="sd-sandbox-bars" role="group" aria-label="α of each position" hidden=${!alphas
                 .length}>${alphas.map((value, j) =>
                   html`
                     <${Slider} key=${j} label="α${subscript(j + 1)}" min=${0} max=${1} step=${0.01}
@@ -144,7 +144,7 @@ export class Sandbox {
                       this.set({ [name]: value })} />
                 `
               )}
-              <label class="sd-exp-curve">
+              <label class="sd-sandbox-curve">
                 <span class="sd-sub">
                   Target passes: rows and milliseconds. You can type another machine’s.</span>
                 <textarea rows="2" spellcheck="false"
@@ -154,7 +154,7 @@ export class Sandbox {
               <small role="status">${this.words && !readCurve(this.words) ? UNREAD : ''}</small>
             </div>
           <div>
-            <p class="sd-exp-result" aria-live="polite">${resultWords(box, used)}</p>
+            <p class="sd-widget-result" aria-live="polite">${resultWords(box, used)}</p>
             <ul>${QUESTIONS.map((words) => html`<li>${glossed(words, stops)}</li>`)}</ul>
             <details>
               <summary>Answers for these sliders</summary>

@@ -66,14 +66,19 @@ export class Text extends View {
       const unknown = hasText ? '' : `token ${token.id}, its text was not recorded; `;
       const title = unknown + tokenTitle(token, plain, greedy);
       const fresh = !plain && token.round === currentRound && 'sd-now';
-      const kinds = [`sd-t-${source}`, !hasText && 'sd-t-id', fresh, i === pinned && 'sd-pinned'];
+      const kinds = [
+        `sd-token-${source}`,
+        !hasText && 'sd-token-id',
+        fresh,
+        i === pinned && 'sd-pinned',
+      ];
       return html`
-        <span key=${i} class=${classes('sd-t', ...kinds)} title=${title}
+        <span key=${i} class=${classes('sd-token', ...kinds)} title=${title}
           tabindex=${i === stop ? 0 : -1}>${hasText ? lane?.texts[i] : String(token.id)}</span>
       `;
     };
     const tail = prompt.length > PROMPT_SHOWN ? `…${prompt.slice(-PROMPT_SHOWN)}` : prompt;
-    const spans = () => /** @type {HTMLElement[]} */ ([...this.base.querySelectorAll('.sd-t')]);
+    const spans = () => /** @type {HTMLElement[]} */ ([...this.base.querySelectorAll('.sd-token')]);
     const click = ({ target }) => {
       const index = spans().findIndex((span) => span === target);
       if (index >= 0) press(index, false);

@@ -97,7 +97,7 @@ export const Button = ({ label, act, name = '', children }) => {
     if (event.detail) /** @type {HTMLElement} */ (event.currentTarget).blur();
   };
   return html`
-    <button type="button" class="sd-b ${name}" aria-label=${label} title=${label}
+    <button type="button" class="sd-button ${name}" aria-label=${label} title=${label}
       onclick=${press}>
         ${children}</button>
   `;
@@ -169,7 +169,7 @@ export class Dialog extends View {
     const away = (event) => event.target === this.base && closed();
     return html`<dialog class="sd-dialog" aria-label=${title} onclose=${closed} onclick=${away}>
       <form method="dialog"><h2>${title}</h2>
-        <button class="sd-b" aria-label="Close">✕</button></form>
+        <button class="sd-button" aria-label="Close">✕</button></form>
       ${children}
     </dialog>`;
   }

@@ -19,9 +19,9 @@ export class Judge extends View {
   drawn() {
     if (this.seen === this.props.game.key) return;
     this.seen = this.props.game.key;
-    if (!document.activeElement?.closest('.sd-judge')) this.base.focus({ preventScroll: true });
+    if (!document.activeElement?.closest('.sd-verifier')) this.base.focus({ preventScroll: true });
     for (const part of ['text', 'keys']) {
-      this.base.querySelector(`.sd-judge-${part}`)?.scrollIntoView({ block: 'nearest' });
+      this.base.querySelector(`.sd-verifier-${part}`)?.scrollIntoView({ block: 'nearest' });
     }
   }
 
@@ -35,19 +35,19 @@ export class Judge extends View {
           onclick=${act}>${words} <small aria-hidden="true">${SHOWN[key] ?? key}</small></button>
       `;
     return html`
-      <section class="sd-inspector sd-judge" aria-label="You are the big model" tabindex="-1">
+      <section class="sd-inspector sd-verifier" aria-label="You are the big model" tabindex="-1">
         <header>
           <h3>You are the big model: round ${view.round + 1}, position ${test.position + 1}</h3>
           <${Button} label="Done (Escape)" act=${() => act.leaveGame()}>✕<//></header>
-        <p class="sd-judge-text"><bdi>${game.before}</bdi> ${game.tokens.map((id) =>
+        <p class="sd-verifier-text"><bdi>${game.before}</bdi> ${game.tokens.map((id) =>
           html`
-            <b class="sd-c sd-fresh">${cell(piece(lane, id))}</b>
+            <b class="sd-cell sd-fresh">${cell(piece(lane, id))}</b>
           `
         )}</p>
         <p>${answer === null
           ? game.question
           : html`<b>${game.agreement}</b> ${glossed(game.verdict(word))}`}</p>
-        <div class="sd-judge-keys">${answer === null
+        <div class="sd-verifier-keys">${answer === null
           ? [
             button('✓ Keep', 'A', () => act.judge(true)),
             button('✕ Replace', 'R', () => act.judge(false)),

@@ -107,7 +107,7 @@ export class DraftWindow extends Component {
               : ''}</span>
               <p class="sd-key">${KEY.map(([kind, words]) =>
                 html`
-                  <span><span class="sd-c ${kind}" data-heat="4" aria-hidden="true"></span>
+                  <span><span class="sd-cell ${kind}" data-heat="4" aria-hidden="true"></span>
                     ${words}</span>
                 `
               )}</p></div>
