@@ -70,7 +70,7 @@ export function Hero({ scene, source, options, scrollToRound, runQuietly }) {
     html`; <b>this prompt: ${times(race.final)}</b>`;
   return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
     <h2 class="sd-hero-name">${name}</h2>
-    <div class="sd-big"><span class="sd-speed">${
+    <div class="sd-big"><span class="sd-speed" data-known=${String(speed !== '–')}>${
     slower && html`<small>slower: </small>`
   }${speed}</span><span class="sd-speed-words">${words}</span></div>
     ${scale}
