@@ -139,7 +139,7 @@ def _ranked(peers: Peers) -> str:
     where = f"{_model(peers)}, greedy, on {plural(peers.result['prompts'], 'prompt')}"
     return (
         f"This lab, llama.cpp on the same file and transformers on the same weights, in turn ({where}); tokens/s, the "
-        f"fastest first: {'; '.join(said)}."
+        f"fastest first: {'; '.join(said)}. {origin(peers, command=False)}"
     )
 
 
