@@ -435,7 +435,7 @@ def test_a_slower_lane_says_why_and_shows_a_round(page: Any) -> None:
     why, say = "#live-stage .sd-why", "#live-player .sd-say"
     assert page.locator(why).count() == 0, "the opening race is won"
     opened(page, "dialogue-sampling-exact-ratio-test")
-    assert "slower" in page.inner_text("#live-stage .sd-speed")
+    assert "slower" in page.inner_text("#live-stage .sd-big").lower()
     named = re.search(r"See (round \d+)", page.inner_text(why))
     assert named, "a cost, and a round that shows it"
     page.click(f"{why} button")

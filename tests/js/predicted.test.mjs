@@ -119,7 +119,7 @@ test('the effect of a setting is measured where it was recorded, else τ / (v + 
   const words = (more) =>
     effectWords(maps('left_to_right'), { ...PLAIN, order: 'left_to_right', ...more });
   assert.match(words({ gamma: 4 }), /measured on A.* 3\.00 .* 1\.88 .*1\.60×/);
-  assert.match(words({ gamma: 4, steps: 2 }), /1\.40×, against 1\.60× with one step/);
+  assert.match(words({ gamma: 4, steps: 2 }), /1\.40×.*1\.60×/);
   assert.match(words({ gamma: 3 }), /computed.*2\.50 \/ \(1\.79 \+ 0\.00·1\) = 1\.40×/);
   // τ / speed-up is 1.875 with T 1 and 2.286 with T 2: c is 0.41, v 1.46
   assert.match(words({ gamma: 4, steps: 4 }), /T 2.*3\.20 \/ \(1\.46 \+ 0\.41·4\) = 1\.03×/);

@@ -145,7 +145,9 @@ export function captionOf(lane, round, baseline, checked = Infinity) {
   const alone = aloneSeconds(baseline, first, count);
   const unit = unitOf(texts, first);
   const what = `${plural(count, unit)}, one check: ${milliseconds(seconds)} with the drafting.`;
-  return alone === null ? what : `${what} Alone: ${plural(count, 'pass')}, ${milliseconds(alone)}.`;
+  return alone === null
+    ? what
+    : `${what} Without drafts: ${plural(count, 'pass')}, ${milliseconds(alone)}.`;
 }
 
 /** A lane's state at the end of a round, by its number. @param {Lane} lane @param {number} round

@@ -48,29 +48,21 @@ export const longest = (block) => Math.max(...[...block.keys()].map(parseFloat))
 
 /** What a variant of the block did, and what it cost. @param {Variant} variant */
 export function variantWords({ accepted, size, draft, check }) {
-  const written = plural(accepted + 1, 'token');
-  return `Drafted again: ${accepted} of ${plural(size, 'guess')} right, so ${written} in ${
+  return `Drafted again: ${accepted} of ${plural(size, 'guess')} right in ${
     milliseconds(draft + check)
-  }: ${milliseconds(draft)} to draft, ${milliseconds(check)} to check.`;
+  }, ${milliseconds(draft)} of it to draft.`;
 }
 
 const SAME = 1.05; // a pace that is larger by less is no lead
 
-/** Whether more steps paid on this block. @param {Variant} many @param {Variant} one */
-export function stepsWords(many, one) {
+/** How the block went with other steps. @param {Variant} here @param {Variant} other
+ *  @param {number} steps of `other` */
+export function stepsWords(here, other, steps) {
   const pace = ({ accepted, draft, check }) => (accepted + 1) / (draft + check);
-  const right = many.accepted === one.accepted
-    ? 'both got as many guesses right'
-    : `${plural(many.accepted, 'guess')} against ${one.accepted} were right`;
-  const cost =
-    `Each step is another pass of the small model: ${milliseconds(many.draft)} against ` +
-    `${milliseconds(one.draft)} to draft, and ${right}.`;
-  const lead = pace(many) / pace(one);
-  return `${cost} ${
-    lead > SAME
-      ? 'On this block, more steps were faster.'
-      : lead < 1 / SAME
-      ? 'On this block, one step was faster.'
-      : 'On this block, both were about as fast.'
-  }`;
+  const lead = pace(other) / pace(here);
+  const faster = lead > SAME ? 'faster' : lead < 1 / SAME ? 'slower' : 'about as fast';
+  return `With ${plural(steps, 'step')}: ${other.accepted} right, ${
+    milliseconds(other.draft)
+  } to ` +
+    `draft; ${faster} on this block.`;
 }

@@ -109,11 +109,12 @@ export class Playhead {
     return seconds - spent;
   }
 
-  /** Real time, up to the next stop that takes time; nothing is seen before the first stop. Returns
-   *  the seconds left. */
+  /** Real time, up to the next stop that takes time; nothing is seen before the first stop, and of a
+   *  replay nothing before the staged round. Returns the seconds left. */
   walk(seconds) {
     const begin = (this.stops[0]?.t ?? 0) - 1e-6;
-    this.t = Math.max(this.t, Math.min(begin, this.duration));
+    const staged = this.growing ? undefined : this.stops[this.staged]; // a replay begins at the blanks
+    if (this.t < begin) this.t = Math.min(staged ? staged.t - 1e-6 : begin, this.duration);
     const next = this.stops.findIndex(({ dwell, t }, i) =>
       i > this.seen && dwell > 0 && t >= this.t - EPSILON
     );

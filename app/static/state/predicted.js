@@ -124,9 +124,9 @@ export function effectWords(tables, config) {
   if (!speedUp) return '';
   if (here.some(([, T, size]) => T === steps && size === gamma)) {
     const [one] = (steps > 1 && at(1)) || [];
-    return `Whole answers, measured on ${device}: ${ratio(tau)} tokens per round, in the ` +
-      `time of ${ratio(tau / speedUp)} vanilla tokens: ${times(speedUp)}${
-        one ? `, against ${times(one)} with one step` : ''
+    return `Whole answers, measured on ${device}: ${ratio(tau)} tokens per round / ` +
+      `${ratio(tau / speedUp)} vanilla tokens of time = ${times(speedUp)}${
+        one ? `; with one step ${times(one)}` : ''
       }.`;
   }
   const cost = (T) => {

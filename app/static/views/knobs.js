@@ -2,6 +2,7 @@
 
 import { glossed, html, Link } from './ui.js';
 import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
+import { plural } from '../state/format.js';
 /** @import { Block } from '../state/block.js' */
 
 /** @typedef {{gamma: number, steps: number}} Size of a window, and its denoising steps */
@@ -11,7 +12,8 @@ import { longest, stepsOf, stepsWords, variantWords } from '../state/block.js';
 export function Knobs({ block, size: { gamma, steps }, set, effect }) {
   const choices = stepsOf(block, gamma);
   const variant = block.get(`${gamma}/${steps}`);
-  const [many, one] = [block.get(`${gamma}/4`), block.get(`${gamma}/1`)];
+  const others = steps === 1 ? 4 : 1; // to compare with
+  const other = block.get(`${gamma}/${others}`);
   const resize = (value) => {
     const fitting = stepsOf(block, value).filter((count) => count <= steps);
     set({ gamma: value, steps: fitting.at(-1) ?? 1 });
@@ -26,14 +28,10 @@ export function Knobs({ block, size: { gamma, steps }, set, effect }) {
         aria-label="T, denoising steps" aria-valuetext=${String(steps)}
         oninput=${(event) => step(Number(event.currentTarget.value))} />
         <output>${steps}</output></label>
-      ${many && one && html`
-        <${Link} act=${() => set({ gamma, steps: steps === 1 ? 4 : 1 })}>${steps === 1
-          ? 'Try 4 steps'
-          : 'Try 1 step'}<//>
-      `}
-      <p>${variant && variantWords(variant)} ${many && one && stepsWords(many, one)}<br/>${glossed(
-        effect,
-      )}</p>
+      ${other &&
+        html`<${Link} act=${() => set({ gamma, steps: others })}>Try ${plural(others, 'step')}<//>`}
+      <p>${variant && variantWords(variant)} ${variant && other &&
+        stepsWords(variant, other, others)}<br/>${glossed(effect)}</p>
     </div>
   `;
 }

@@ -3,7 +3,7 @@
 import { classes, glossed, html, Link } from './ui.js';
 import { numbers, outcome, sameText, verdict } from '../state/headline.js';
 import { speedUpSoFar } from '../state/metrics.js';
-import { times } from '../state/format.js';
+import { dash } from '../state/format.js';
 import { recordedWords } from '../state/predicted.js';
 import { whySlow } from '../state/slow.js';
 /** @import { PlayerOptions as Options } from '../tabs.d.ts' */
@@ -40,8 +40,8 @@ export function Hero({ scene, source, options, scrollToRound, runQuietly }) {
   const baseline = scene.selected === scene.baseline && scene.names.length > 1;
   const alone = baseline &&
     !scene.names.some((name) => name !== scene.baseline && scene.lanes[name]?.texts.length);
-  const [speed, words, slower] = alone && !scene.growing
-    ? ['–', 'only vanilla ran, so there is nothing to compare']
+  const [speed, words, slower = false] = alone && !scene.growing
+    ? [dash, 'only vanilla ran, so there is nothing to compare']
     : outcome(
       pair,
       clocks,
@@ -66,17 +66,16 @@ export function Hero({ scene, source, options, scrollToRound, runQuietly }) {
     <div class="sd-scale" aria-hidden="true" style=${sizes}>
       <u class="sd-scale-one" title="vanilla: 1×"></u></div>
   `;
-  const ownSpeed = over && race.final !== null && recorded &&
-    html`; <b>this prompt: ${times(race.final)}</b>`;
   return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
     <h2 class="sd-hero-name">${name}</h2>
-    <div class="sd-big"><span class="sd-speed" data-known=${String(speed !== '–')}>${
-    slower && html`<small>slower: </small>`
-  }${speed}</span><span class="sd-speed-words">${words}</span></div>
+    <div class="sd-big"><span class="sd-speed" data-known=${String(speed !== dash)}
+      data-slower=${String(slower)}>${speed}</span><span class="sd-speed-words">${
+    slower && html`
+      <b>Slower:</b>
+    `
+  }${words}</span></div>
     ${scale}
-    ${
-    recorded && html`<p class="sd-typical" title=${recorded.about}>${recorded.words}${ownSpeed}</p>`
-  }
+    ${recorded && html`<p class="sd-typical" title=${recorded.about}>${recorded.words}</p>`}
     ${
     slow && html`
       <p
