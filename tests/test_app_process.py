@@ -185,7 +185,7 @@ def test_a_server_that_ends_leaves_no_traceback(caplog: pytest.LogCaptureFixture
     assert time.monotonic() - began < 1.5, "a container is killed soon"
     with pytest.raises(SpecDiffError, match="shutting down") as ended:
         decode.events()
-    assert card(ended.value, "r1")["hint"] == "Reload the page once it is running again."
+    assert ended.value.hint
     ended_pid = pid(remote)
     with pytest.raises(SpecDiffError, match="shutting down"):
         loaded(remote, "plain")

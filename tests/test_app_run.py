@@ -165,7 +165,7 @@ def test_a_disk_that_fills_up_keeps_what_was_measured() -> None:
         last = frames(race)[-1]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
-    assert last["card"]["message"] == "The server's disk is full, so the run can't be kept."
+    assert "full" in last["card"]["message"]
     assert any(isinstance(event, Committed) for events in trace_of(last).lanes.values() for event in events)
 
 
