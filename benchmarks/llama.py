@@ -1,9 +1,17 @@
-"""llama.cpp in this process, by the package xllamacpp: plain, drafting from n-grams, and with a drafter of ours."""
+"""llama.cpp by the package xllamacpp: plain, drafting from n-grams, and with a drafter of ours.
+
+Each server is a process of its own (``python -m benchmarks.llama`` with its arguments as JSON). In one process with
+torch it shares libgomp, which counts the threads of both, finds more than cores, and no longer lets threads spin
+between two products: a pass of ours on two threads then takes 1.8 times as long.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -41,41 +49,65 @@ def is_installed() -> bool:
     return find_spec(PACKAGE) is not None
 
 
+class Server:
+    """A server with a GGUF file, in a process that ends with this one. ``address``: where it listens."""
+
+    def __init__(self, target: Path, threads: int, drafts: Drafts) -> None:
+        drafter = None if drafts.file is None else str(drafts.file)
+        settings = json.dumps([str(target), threads, drafts.kind, drafter, drafts.gamma])
+        command = [sys.executable, "-m", "benchmarks.llama", settings]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None, "it is a pipe"
+        self.address = self._process.stdout.readline().strip()
+        if not self.address:
+            raise ServerError("llama.cpp did not start.", hint="Its message is above.")
+
+
 @functools.cache
-def serve(target: Path, threads: int, drafts: Drafts = PLAIN) -> Any:
-    """A server with the GGUF file ``target``, loaded once: contexts share the memory bandwidth. It also listens, at its
-    ``listening_address``."""
+def serve(target: Path, threads: int, drafts: Drafts = PLAIN) -> Server:
+    """A server with the GGUF file ``target``, loaded once: contexts share the memory bandwidth.
+
+    Raises:
+        ServerError: it did not start.
+    """
+    return Server(target, threads, drafts)
+
+
+def _listen(target: str, threads: int, kind: str, drafter: str | None, gamma: int) -> None:
+    """Serve until the parent process ends."""
     xllamacpp: Any = importlib.import_module(PACKAGE)
     params = xllamacpp.CommonParams()
-    params.model.path, params.n_ctx, params.n_parallel, params.verbosity = str(target), CONTEXT, 1, -1
+    params.model.path, params.n_ctx, params.n_parallel, params.verbosity = target, CONTEXT, 1, -1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.endpoint_metrics = True
     speculative = params.speculative
-    speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{drafts.kind}")]
+    speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{kind}")]
     for name, value in NGRAM_TOKENS.items():
         setattr(speculative.ngram_simple, name, value)
-    if drafts.file is not None:
+    if drafter is not None:
         draft = speculative.draft
-        draft.mparams.path, draft.n_max, draft.n_min, draft.p_min = str(drafts.file), drafts.gamma, 0, 0.0
+        draft.mparams.path, draft.n_max, draft.n_min, draft.p_min = drafter, gamma, 0, 0.0
         draft.cpuparams.n_threads = draft.cpuparams_batch.n_threads = threads
-    return xllamacpp.Server(params)
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)
+    sys.stdin.read()
 
 
-def complete(server: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+def complete(server: Server, request: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to a request of ``/completion``, which has token ids; the package's own call has only text."""
-    answer = httpx.post(f"{server.listening_address}/completion", json=dict(request), timeout=None, trust_env=False)
+    answer = httpx.post(f"{server.address}/completion", json=dict(request), timeout=None, trust_env=False)
     answer.raise_for_status()
     found: dict[str, Any] = answer.json()
     return found
 
 
-def counts(server: Any) -> Counts:
+def counts(server: Server) -> Counts:
     """What a server has counted.
 
     Raises:
         ServerError: it does not say.
     """
-    if (found := ask(server.listening_address).counts()) is None:
+    if (found := ask(server.address).counts()) is None:
         raise ServerError("This llama.cpp counts no drafts.", hint=f"Install a newer {PACKAGE}.")
     return found
 
@@ -98,3 +130,7 @@ def file_of(source: str, revision: str, target: Path) -> tuple[Path, Any]:
     file = Path(folder.name) / "drafter.gguf"
     export(resolve(source, revision), "gguf", file, target=str(target))
     return file, folder
+
+
+if __name__ == "__main__":
+    _listen(*json.loads(sys.argv[1]))

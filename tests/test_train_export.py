@@ -303,7 +303,7 @@ def lanes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     drafts = llama.Drafts(llama.kind_for(spec), folder / "drafter.gguf", GAMMA)
     assert drafts.kind == ("DRAFT_DSPARK" if chained else "DRAFT_DFLASH")
     served = [llama.serve(target, 2), llama.serve(target, 2, drafts)]
-    plain, drafted = (ask(server.listening_address) for server in served)
+    plain, drafted = (ask(server.address) for server in served)
     return {"plain": plain, "drafted": drafted, "ours": Engine(pair), "name": spec.name}
 
 
