@@ -155,7 +155,7 @@ def test_stop_ends_the_run_before_the_next_pass() -> None:
 
 def test_a_run_stopped_before_it_began_reads_nothing() -> None:
     prefilled, finished = decoded(DecodeConfig(gamma=4), ending=Ending(stopped=lambda: True))
-    assert (prefilled.tokens, finished.reason, finished.ids) == (0, "stopped", ())
+    assert (prefilled.tokens, finished.reason, finished.ids, finished.rounds) == (0, "stopped", (), 0)
 
 
 def test_passes_of_a_draft_that_was_stopped_are_counted() -> None:

@@ -10,8 +10,8 @@ from specdiff_core.checkpoints.availability import ABSENT, availability
 from specdiff_core.checkpoints.own_pairs import find
 from specdiff_core.explorations.base import Exploration
 from specdiff_core.explorations.run import ExplorationRun, Snapshot
-from specdiff_core.measure.block import redraft
 from specdiff_core.measure.race import race
+from specdiff_core.measure.redraft import redraft
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.methods import DRAFTED

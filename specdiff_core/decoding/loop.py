@@ -154,7 +154,7 @@ def speculate(
         reason=reason,
         text="",
         ids=tuple(ids[len(prompt) :]),
-        rounds=round + (reason != "stopped"),
+        rounds=max(0, round + (reason != "stopped")),  # the last is whole unless the run was stopped
         seconds=seconds,
         seconds_by={**clock.spent, "other": seconds - sum(clock.spent.values())},
     )
