@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdiff_core.checkpoints.files import empty_folder
+from specdiff_core.checkpoints.writing import empty_folder
 from specdiff_core.measure.statistics import Interval, ratios
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.device import choose_placement, set_threads

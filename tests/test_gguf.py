@@ -26,9 +26,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from specdiff_core.chat import StopStrings
 from specdiff_core.checkpoints import fetch, own_pairs
 from specdiff_core.checkpoints.availability import availability
-from specdiff_core.checkpoints.files import StoredRows
 from specdiff_core.checkpoints.folders import read_config
 from specdiff_core.checkpoints.memory import find_machine, model_size, refusal
+from specdiff_core.checkpoints.reading import StoredRows
 from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine

@@ -119,6 +119,6 @@ def report(training: DrafterTraining) -> None:
 
 
 def run_shrink(args: argparse.Namespace) -> None:
-    from specdiff_core.checkpoints.files import shrink
+    from specdiff_core.checkpoints.writing import shrink
 
     shrink(args.folder, args.bits)

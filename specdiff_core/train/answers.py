@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specdiff_core.checkpoints.files import replacing
 from specdiff_core.checkpoints.folders import short_path
+from specdiff_core.checkpoints.writing import replacing
 from specdiff_core.measure import prompts as texts
 from specdiff_core.models.network import CausalLM, causal
 from specdiff_core.models.target import Target
