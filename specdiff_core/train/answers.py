@@ -33,6 +33,8 @@ HEADER = "specdiff"
 
 
 class EncodedPrompt(NamedTuple):
+    """A prompt as the target reads it."""
+
     id: str
     flavour: str
     tokens: tuple[int, ...]
@@ -111,6 +113,8 @@ class ShardRow(NamedTuple):
 
 
 class _Header(msgspec.Struct):
+    """A shard's own account: the stored layers, and of each answer what :func:`save_shard` writes."""
+
     layers: list[int]
     rows: list[dict[str, Any]]
 
