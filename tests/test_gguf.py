@@ -23,7 +23,6 @@ from gguf import GGMLQuantizationType as Kind
 from gguf_files import TEMPLATE, WORDS, config_of, convert, gguf_name_of, halves, regrouped, write
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specdiff_core.chat import StopStrings
 from specdiff_core.checkpoints import fetch, own_pairs
 from specdiff_core.checkpoints.availability import availability
 from specdiff_core.checkpoints.folders import read_config
@@ -43,6 +42,7 @@ from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, SMOLLM2
 from specdiff_core.schema.published import SMOLLM2_Q4_1
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.stops import StopStrings
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = fetch.cached(SMOLLM2_Q4_1)
