@@ -132,11 +132,11 @@ def _ratio(runs: Sequence[tuple[Drafting, Drafting]]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_measuring(parser, settings="block_markov/4/1")
+    add_measuring(parser, by_default="block_markov/4/1")
 
 
 def run(args: argparse.Namespace) -> None:
-    (engine, prompts, settings, base), facts, path = begin(args, lambda base, drafters: ["block_markov/4/1"])
+    engine, prompts, settings, base, facts, path = begin(args, lambda base, drafters: ["block_markov/4/1"])
     base = dataclasses.replace(base, temperature=0.0, ignore_eos=True)
     found, left_out = lanes_of(engine.pair.spec, settings[1:], others="llama.cpp")
     lanes = {FILE if lane.call else OURS: lane for lane in found}

@@ -437,14 +437,15 @@ class Peers(Tabled, kw_only=True, tag="peers"):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_measuring(parser, repeats=True, settings="those that transformers has too")
+    add_measuring(parser, repeats=True, by_default="those that transformers has too")
     parser.add_argument("--others", choices=OTHERS, default="all", help="whose lanes run beside ours [default all]")
 
 
 def run(args: argparse.Namespace) -> None:
-    subject, facts, path = begin(args, lambda base, drafters: usual_settings(find_pair(base.pair)))
-    log = track(measure_peers(*subject, repeats=args.repeats, path=path, others=args.others))
-    counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
+    what = begin(args, lambda base, drafters: usual_settings(find_pair(base.pair)))
+    engine, prompts, settings, base, facts, path = what
+    log = track(measure_peers(engine, prompts, settings, base, repeats=args.repeats, path=path, others=args.others))
+    counts, numbers = Counter(prompt.flavour for prompt in prompts), aggregate(log.rows, log.header["lanes"])
     runs: dict[str, list[dict[str, tuple[float, float, int]]]] = defaultdict(list)
     for turn in log.rows:
         runs[turn.prompt].append(turn.lanes)
