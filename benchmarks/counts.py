@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import llama
 from benchmarks.peers import Drafting, Lane, Timed, drafted, gguf_path, lanes_of, llama_cpp, timed
-from benchmarks.tables import Tabled, bounds, finish, flavours_of
+from benchmarks.tables import Tabled, bounds, finish, flavour_counts
 from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.engine import Engine
@@ -114,7 +114,7 @@ class Counts(Tabled, kw_only=True, tag="counts"):
             table(["llama.cpp with our drafter", "accepted, ours", "its", "τ, ours", "its", "its τ over ours"], rows),
             f"Our Markov drafter here and in llama.cpp ({self.package}), on the file and on the same numbers in F32; "
             f"γ 4, greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}. "
+            f"{flavour_counts(self.prompts)}. "
             "Accepted: by position, of all drafts (joint acceptance); τ: 1 + accepted tokens per draft. "
             f"{'; '.join(alike)}. Its counts differ because its texts do: rounding decides near-ties, on the file "
             "(whose activations it rounds to eight bits) more often than in F32.",

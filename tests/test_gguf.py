@@ -170,14 +170,14 @@ def test_llama_3s_factors_are_recognised(tmp_path: Path) -> None:
         resolve(tmp_path / "odd.gguf")
 
 
-def tokenizer_of(path: Path, **changes: Any) -> Any:
+def tokenizer_files(path: Path, **changes: Any) -> Any:
     """The tokenizer of a file with these :func:`write` changes."""
     write(path, **changes)
     return AutoTokenizer.from_pretrained(resolve(path))
 
 
 def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
-    tokenizer = tokenizer_of(tmp_path / "model.gguf")
+    tokenizer = tokenizer_files(tmp_path / "model.gguf")
     assert tokenizer.get_vocab() == {word: i for i, word in enumerate(WORDS)} and tokenizer.eos_token_id == 0
 
     def pieces(text: str, **options: Any) -> list[str]:
@@ -190,7 +190,7 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     assert tokenizer.chat_template == TEMPLATE
     begins = {"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 1}
-    tokenizer = tokenizer_of(tmp_path / "model.gguf", header=begins)
+    tokenizer = tokenizer_files(tmp_path / "model.gguf", header=begins)
     assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
@@ -213,7 +213,7 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
     ],
 )
 def test_every_way_to_split_a_text(tmp_path: Path, pre: str | None, pieces: list[str], begins: bool) -> None:
-    tokenizer = tokenizer_of(tmp_path / "model.gguf", pre=pre)
+    tokenizer = tokenizer_files(tmp_path / "model.gguf", pre=pre)
     found = tokenizer.convert_ids_to_tokens(tokenizer("12345")["input_ids"])
     assert found == [*(["<|end|>"] if begins else []), *pieces]
     for text in TEXTS:
@@ -230,7 +230,7 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
         "bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0, "merges": None,
     }  # fmt: skip
     header = {f"tokenizer.ggml.{name}": value for name, value in header.items()}
-    tokenizer = tokenizer_of(tmp_path / "model.gguf", header=header)
+    tokenizer = tokenizer_files(tmp_path / "model.gguf", header=header)
     assert tokenizer.convert_ids_to_tokens(tokenizer("the").input_ids) == ["<s>", "▁the"]
     assert tokenizer.convert_ids_to_tokens(tokenizer("é").input_ids) == ["<s>", "▁", "<0xC3>", "<0xA9>"]
     assert tokenizer.convert_ids_to_tokens(tokenizer("the</s>th the").input_ids) == [
