@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import gradio as gr
 import msgspec
 
+from specdiff_core.checkpoints.hub import PROGRAM
 from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.fields import Field, ask, fields_of
 from specdiff_core.schema.methods import methods_of
 from specdiff_core.schema.pairs import OWN_PAIRS, PAIRS, PairSpec, drafter_names, find_pair
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.settings import check_prompt as check_text
-from specdiff_core.schema.wording import PROGRAM, denoises
+from specdiff_core.schema.wording import denoises
 
 from . import own_pairs
 from .content.error_cards import card, new_run_id

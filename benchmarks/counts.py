@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import llama
 from benchmarks.peers import Drafting, Lane, Timed, drafted, gguf_path, lanes_of, llama_cpp, timed
-from benchmarks.tables import Tabled, bounds, finish, flavours_of
+from benchmarks.tables import Tabled, bounds, finish, flavour_counts
 from specdiff_core.cli.bench import add_measuring, begin, track
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.engine import Engine
@@ -114,7 +114,7 @@ class Counts(Tabled, kw_only=True, tag="counts"):
             table(["llama.cpp with our drafter", "accepted, ours", "its", "τ, ours", "its", "its τ over ours"], rows),
             f"Our Markov drafter here and in llama.cpp ({self.package}), on the file and on the same numbers in F32; "
             f"γ 4, greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}. "
+            f"{flavour_counts(self.prompts)}. "
             "Accepted: by position, of all drafts (joint acceptance); τ: 1 + accepted tokens per draft. "
             f"{'; '.join(alike)}. Its counts differ because its texts do: rounding decides near-ties, on the file "
             "(whose activations it rounds to eight bits) more often than in F32.",
@@ -132,11 +132,11 @@ def _ratio(runs: Sequence[tuple[Drafting, Drafting]]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_measuring(parser, settings="block_markov/4/1")
+    add_measuring(parser, by_default="block_markov/4/1")
 
 
 def run(args: argparse.Namespace) -> None:
-    (engine, prompts, settings, base), facts, path = begin(args, lambda base, drafters: ["block_markov/4/1"])
+    engine, prompts, settings, base, facts, path = begin(args, lambda base, drafters: ["block_markov/4/1"])
     base = dataclasses.replace(base, temperature=0.0, ignore_eos=True)
     found, left_out = lanes_of(engine.pair.spec, settings[1:], others="llama.cpp")
     lanes = {FILE if lane.call else OURS: lane for lane in found}

@@ -253,6 +253,6 @@ def run(args: argparse.Namespace) -> None:
     temperatures = [SETTINGS["temperature"].read(value) for value in args.temperatures.split(",")]
     if (count := args.generate_prompts) < 0:
         raise ConfigError("--generate-prompts must not be negative.", field="generate_prompts", hint="0 leaves it out.")
-    (engine, prompts, (_, *settings), base), facts, path = begin(args)
+    engine, prompts, (_, *settings), base, facts, path = begin(args)
     log = track(check_equality(engine, prompts, settings, base, temperatures, generate_prompts=count, path=path))
     finish(args, log.result(Equality, provenance=facts, result=aggregate(log.rows)))

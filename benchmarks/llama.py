@@ -124,7 +124,7 @@ def kind_for(drafter: DrafterSpec) -> str:
 
 
 @functools.cache
-def file_of(source: str, revision: str, target: Path) -> tuple[Path, Any]:
+def gguf_drafter(source: str, revision: str, target: Path) -> tuple[Path, Any]:
     """A drafter of ours as a GGUF file for ``target``, and what keeps the file."""
     folder = tempfile.TemporaryDirectory(prefix="specdiff-")
     file = Path(folder.name) / "drafter.gguf"

@@ -30,7 +30,7 @@ import torch
 
 from benchmarks import dflash, llama
 from benchmarks.equality import as_stock, changed, generate
-from benchmarks.tables import Tabled, bounds, differing, finish, flavours_of
+from benchmarks.tables import Tabled, bounds, differing, finish, flavour_counts
 from specdiff_core.checkpoints import fetch
 from specdiff_core.checkpoints.sources import is_gguf
 from specdiff_core.cli.bench import add_measuring, begin, track
@@ -259,7 +259,7 @@ def llama_cpp(
     if lane.call.drafts == "ours":
         spec = pair.drafter(lane.ours.drafter)
         drafts = llama.Drafts(
-            llama.kind_for(spec), llama.file_of(spec.source, spec.revision, target)[0], lane.ours.gamma
+            llama.kind_for(spec), llama.gguf_drafter(spec.source, spec.revision, target)[0], lane.ours.gamma
         )
     server = llama.serve(target, torch.get_num_threads(), drafts)
     request = {"prompt": list(engine.encode(prompt, base)), "n_predict": base.max_new_tokens, "temperature": 0}
@@ -419,7 +419,7 @@ class Peers(Tabled, kw_only=True, tag="peers"):
         alone = [f"{name} {lane['tokens_per_second']:.1f}" for name, lane in lanes.items() if name not in paired]
         return [
             f"Greedy, {self.settings['max_new_tokens']} tokens, end of text ignored; prompts: "
-            f"{flavours_of(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every "
+            f"{flavour_counts(self.prompts)}; {plural(numbers['turns'], 'turn')}, each with every "
             "lane once, on the same loaded weights. Ours is timed by its decode clock, prefill "
             "included, `generate` from call to return; by wall clock, both are. "
             + (TRANSFORMERS_NOTE if "generate" in lanes else "")
@@ -437,14 +437,15 @@ class Peers(Tabled, kw_only=True, tag="peers"):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_measuring(parser, repeats=True, settings="those that transformers has too")
+    add_measuring(parser, repeats=True, by_default="those that transformers has too")
     parser.add_argument("--others", choices=OTHERS, default="all", help="whose lanes run beside ours [default all]")
 
 
 def run(args: argparse.Namespace) -> None:
-    subject, facts, path = begin(args, lambda base, drafters: usual_settings(find_pair(base.pair)))
-    log = track(measure_peers(*subject, repeats=args.repeats, path=path, others=args.others))
-    counts, numbers = Counter(prompt.flavour for prompt in subject[1]), aggregate(log.rows, log.header["lanes"])
+    what = begin(args, lambda base, drafters: usual_settings(find_pair(base.pair)))
+    engine, prompts, settings, base, facts, path = what
+    log = track(measure_peers(engine, prompts, settings, base, repeats=args.repeats, path=path, others=args.others))
+    counts, numbers = Counter(prompt.flavour for prompt in prompts), aggregate(log.rows, log.header["lanes"])
     runs: dict[str, list[dict[str, tuple[float, float, int]]]] = defaultdict(list)
     for turn in log.rows:
         runs[turn.prompt].append(turn.lanes)

@@ -26,8 +26,8 @@ from app.content.recordings import BLOCKS, INDEX, RECORDINGS
 from app.links import RACE
 from app.run.runner import load_here
 from app.tabs import live, race
-from specdiff_core.measure.block import redraft
 from specdiff_core.measure.race import race_repeatedly
+from specdiff_core.measure.redraft import redraft
 from specdiff_core.schema.decoder import Decoder
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.events import DraftReady, Event, TargetScored, Verified

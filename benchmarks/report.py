@@ -18,7 +18,7 @@ from benchmarks.counts import Counts
 from benchmarks.equality import Equality
 from benchmarks.page import Page
 from benchmarks.peers import Peers
-from benchmarks.tables import flavours_of, origin, section, whole
+from benchmarks.tables import flavour_counts, origin, section, whole
 from specdiff_core.explorations.wording import plural
 from specdiff_core.measure.store import Bench, read_result
 from specdiff_core.measure.sweep import SettingResult, Sweep, median_words, speed_words, table, waiting_words, with_ends
@@ -76,8 +76,8 @@ def _sweeps(sweeps: Sequence[Sweep]) -> str:
 def _facts(sweeps: Sequence[Sweep]) -> str:
     """What each sweep measured, where and by which command."""
     return "\n".join(
-        f"- {_title(sweep).capitalize()}: prompts {flavours_of(sweep.prompts)}; {sweep.settings['max_new_tokens']} new "
-        f"tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s."
+        f"- {_title(sweep).capitalize()}: prompts {flavour_counts(sweep.prompts)}; {sweep.settings['max_new_tokens']} "
+        f"new tokens; vanilla {sweep.entries[0].tokens_per_second:.0f} tokens/s."
         f"{waiting_words(sweep.waits)} {origin(sweep)}"
         for sweep in sweeps
     )

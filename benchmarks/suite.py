@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import report
 from specdiff_core.cli import options
@@ -26,23 +27,33 @@ SETTINGS = {
         autoregressive/4/4 eagle/6/1/12 prompt_lookup/9/1""",
 }
 SMOLLM2 = "--pair smollm2 --prompts benchmarks/prompts/valid40.jsonl --max-new-tokens 64"
-SWEEP = "specdiff_core bench sweep {machine} --repeats 1 --json {file}"
+SWEEP, DRAFTS = "specdiff_core bench sweep", f"--repeats 1 {SMOLLM2} --rule ratio --first 2"
+
+
+class Command(NamedTuple):
+    """The words behind ``python -m``."""
+
+    name: str
+    flags: str
+    settings: str = ""  # a key of :data:`SETTINGS`
+    placed: bool = True  # whether it has the flags --device, --dtype and --threads
+
+
 COMMANDS = {
-    "smollm2-greedy.json": f"{SWEEP} {SMOLLM2} --settings {{smollm2}}",
-    "smollm2-sampled.json": f"{SWEEP} {SMOLLM2} --temperature 1 --settings {{smollm2}}",
-    "embedded-greedy.json": f"{SWEEP} --ignore-eos --settings {{embedded}}",
-    "embedded-sampled.json": f"{SWEEP} --ignore-eos --temperature 1 --settings {{embedded}}",
-    "smollm2-drafts.json": f"{SWEEP} {SMOLLM2} --rule ratio --first 2 --temperature 1 --settings {{drafts}}",
-    "smollm2-drafts-0.7.json": f"{SWEEP} {SMOLLM2} --rule ratio --first 2 --temperature 0.7 --settings {{drafts}}",
-    "peers.json": f"benchmarks peers {{machine}} --repeats 1 --json {{file}} {SMOLLM2} --first 2 --settings {{peers}}",
-    "counts.json": f"benchmarks counts {{machine}} --json {{file}} {SMOLLM2}",
-    "equality.json": "benchmarks equality {machine} --dtype fp32 --max-new-tokens 24 --json {file} "
-    "--settings {equality}",
-    "page.json": "benchmarks page --idle --starts 3 --repeats 5 --json {file}",
+    "smollm2-greedy.json": Command(SWEEP, f"--repeats 1 {SMOLLM2}", "smollm2"),
+    "smollm2-sampled.json": Command(SWEEP, f"--repeats 1 {SMOLLM2} --temperature 1", "smollm2"),
+    "embedded-greedy.json": Command(SWEEP, "--repeats 1 --ignore-eos", "embedded"),
+    "embedded-sampled.json": Command(SWEEP, "--repeats 1 --ignore-eos --temperature 1", "embedded"),
+    "smollm2-drafts.json": Command(SWEEP, f"{DRAFTS} --temperature 1", "drafts"),
+    "smollm2-drafts-0.7.json": Command(SWEEP, f"{DRAFTS} --temperature 0.7", "drafts"),
+    "peers.json": Command("benchmarks peers", f"--repeats 1 {SMOLLM2} --first 2", "peers"),
+    "counts.json": Command("benchmarks counts", SMOLLM2),
+    "equality.json": Command("benchmarks equality", "--dtype fp32 --max-new-tokens 24", "equality"),
+    "page.json": Command("benchmarks page", "--idle --starts 3 --repeats 5", placed=False),
 }
-"""File -> the words behind ``python -m`` that write it, the most important first."""
-OPTIONAL = ("counts.json", "page.json")
-"""They need llama.cpp and a browser."""
+"""File -> the command that writes it, the most important first."""
+OPTIONAL = {"counts.json": "llama.cpp", "page.json": "a browser"}
+"""File -> what its command needs, without which it is left out."""
 
 
 def commands(out: Path, machine: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -52,13 +63,13 @@ def commands(out: Path, machine: Sequence[str] = ()) -> dict[str, list[str]]:
         out: the folder of all files.
         machine: the flags ``--device``, ``--dtype`` and ``--threads``.
     """
-    lists = {name: ",".join(keys.split()) for name, keys in SETTINGS.items()}
     by_file = {}
-    for name, command in COMMANDS.items():
-        words: list[str] = []
-        for word in command.split():  # first split, then filled in: a folder may hold spaces
-            words += machine if word == "{machine}" else [word.format(file=out / name, machine="", **lists)]
-        by_file[name] = words
+    for file, command in COMMANDS.items():
+        words = [*command.name.split(), *(machine if command.placed else ()), *command.flags.split()]
+        words += ["--json", str(out / file)]
+        if command.settings:
+            words += ["--settings", ",".join(SETTINGS[command.settings].split())]
+        by_file[file] = words
     return by_file
 
 
@@ -88,12 +99,13 @@ def run(args: argparse.Namespace) -> None:
         if (args.out / name).exists():
             options.say(f"{label}: done already; delete it to measure it again")
             continue
-        options.say(label)
+        ignored = f" (without {' '.join(machine)})" if machine and not COMMANDS[name].placed else ""
+        options.say(label + ignored)
         if status := subprocess.run([sys.executable, "-m", *words], check=False).returncode:
             if name not in OPTIONAL:
                 hint = "Run the suite again: it resumes there."
                 raise ConfigError(f"{label}: the command ended with status {status}.", field="suite", hint=hint)
-            options.say(f"{label}: left out, its command ended with status {status}")
+            options.say(f"{label}: left out, its command ended with status {status}; it needs {OPTIONAL[name]}")
     args.results.mkdir(parents=True, exist_ok=True)
     for name in chosen:
         if (args.out / name).exists():

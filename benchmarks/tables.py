@@ -25,7 +25,7 @@ def bounds(low: float, high: float, form: str = ".2f") -> str:
     return f"{low:{form}}–{high:{form}}"
 
 
-def flavours_of(prompts: Mapping[str, int]) -> str:
+def flavour_counts(prompts: Mapping[str, int]) -> str:
     """``code 10, dialogue 10``."""
     return ", ".join(f"{flavour} {count}" for flavour, count in prompts.items())
 

@@ -82,8 +82,11 @@ def encode(corpus: Corpus, tokenizer: PreTrainedTokenizerFast, split: str) -> di
     prompt does in decoding.
 
     Raises:
-        CorpusError: a file holds no document.
+        CorpusError: a file holds no document, or the tokenizer has ids of more than 16 bits.
     """
+    if len(tokenizer) > 2**16:
+        what = f"The tokenizer has {len(tokenizer):,} entries; tokens are stored in 16 bits."
+        raise CorpusError(what, hint=f"Give --vocabulary at most {2**16}.")
     encoded = {}
     for flavour in corpus.flavours:
         texts, pieces = list(corpus.documents(flavour, split)), list[np.ndarray]()

@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from benchmarks.prompts import make_prompts, write_prompts
 from specdiff_core.cli import build_parser, call
 from specdiff_core.cli.options import add_settings, given, say
-from specdiff_core.schema.fields import ask, parse
+from specdiff_core.schema.fields import option, parse
 
 DRAFTERS = {
     "masked": "--kind masked --layers 4",
@@ -35,11 +35,11 @@ DRAFTERS = {
 
 
 class Settings(TargetSettings, frozen=True, kw_only=True):
-    corpus: Annotated[Path, ask("", "folder of NAME.train.txt[.xz] and NAME.valid.txt[.xz]")] = Path("corpus")
-    out: Annotated[Path, ask("", "folder of the pair")] = Path("runs/pair")
-    vocabulary: Annotated[int, ask("", "entries of the tokenizer; tokens are stored in 16 bits", 258, 2**16)] = 4096
-    prompts: Annotated[int, ask("", "prompts of each kind of text that the target answers", 1)] = 10_000
-    hours: Annotated[float, ask("", "time of each drafter, as of `train drafter`", above=0, high=10_000)] = 1.0
+    corpus: Annotated[Path, option("folder of NAME.train.txt[.xz] and NAME.valid.txt[.xz]")] = Path("corpus")
+    out: Annotated[Path, option("folder of the pair")] = Path("runs/pair")
+    vocabulary: Annotated[int, option("entries of the tokenizer; tokens are stored in 16 bits", 258, 2**16)] = 4096
+    prompts: Annotated[int, option("prompts of each kind of text that the target answers", 1)] = 10_000
+    hours: Annotated[float, option("time of each drafter, as of `train drafter`", above=0, high=10_000)] = 1.0
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,13 +16,13 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from specdiff_core.checkpoints.files import empty_folder
+from specdiff_core.checkpoints.writing import empty_folder
 from specdiff_core.measure.statistics import Interval, ratios
 from specdiff_core.models.causal import load_stock
 from specdiff_core.models.device import choose_placement, set_threads
 from specdiff_core.provenance import command, provenance
 from specdiff_core.schema.errors import ConfigError
-from specdiff_core.schema.fields import ask
+from specdiff_core.schema.fields import option
 from specdiff_core.train.cards import OTHER_CREDITS, ModelCard, training_record, write_card
 from specdiff_core.train.learners.base import autocast
 from specdiff_core.train.trainer import Trainer, log, read_checkpoint
@@ -54,14 +54,16 @@ invents facts, and must not be used for advice of any kind."""
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    depth: Annotated[int, ask("", "layers of the target", 1)] = 16
-    width: Annotated[int, ask("", "width of the target, a multiple of 64", 64)] = 256
-    steps: Annotated[int, ask("", "optimiser steps of the target", 1)] = 4000
-    batch_tokens: Annotated[int, ask("", "tokens in a step of the target", 1)] = 4096
-    length: Annotated[int, ask("", "tokens in a row of such a step", 32, CONTEXT)] = 256
-    seed: Annotated[int, ask("", "seed of everything that is drawn", 0, 2**31 - 1)] = 0
-    device: Annotated[str, ask("", "auto, cpu or cuda")] = "auto"
-    threads: Annotated[Annotated[int, ask("", low=1)] | None, ask("", "CPU threads [default: torch's choice]")] = None
+    """The target's size, and how it is trained. The names are flags."""
+
+    depth: Annotated[int, option("layers of the target", 1)] = 16
+    width: Annotated[int, option("width of the target, a multiple of 64", 64)] = 256
+    steps: Annotated[int, option("optimiser steps of the target", 1)] = 4000
+    batch_tokens: Annotated[int, option("tokens in a step of the target", 1)] = 4096
+    length: Annotated[int, option("tokens in a row of such a step", 32, CONTEXT)] = 256
+    seed: Annotated[int, option("seed of everything that is drawn", 0, 2**31 - 1)] = 0
+    device: Annotated[str, option("auto, cpu or cuda")] = "auto"
+    threads: Annotated[Annotated[int, option(low=1)] | None, option("CPU threads [default: torch's choice]")] = None
 
     def rate_at(self, step: int) -> float:
         """Learning-rate factor in [0, 1]: linear warm-up, constant, linear decay at the end."""

@@ -1,4 +1,4 @@
-"""Chat messages and stop strings."""
+"""Chat messages: a prompt as the ids that a chat template gives it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
@@ -14,6 +14,9 @@ from tokenizers import AddedToken, Tokenizer
 from specdiff_core import templating
 from specdiff_core.schema.errors import ConfigError, one_line
 from specdiff_core.schema.settings import DecodeConfig, Template
+
+NONCE = secrets.token_hex(8)
+"""Part of the names that stand for tokens while a chat is encoded: nobody can type them."""
 
 
 def chat_ids(tokenizer: Any, prompt: str, config: DecodeConfig) -> list[int] | None:
@@ -87,10 +90,6 @@ def _chat(tokenizer: Any, prompt: str, system: str, kind: Template) -> str | Non
     raise ConfigError(f"This target's chat template leaves out the {missing} message.", field=field, hint=hint)
 
 
-NONCE = secrets.token_hex(8)
-"""Part of the names that stand for tokens while a chat is encoded: nobody can type them."""
-
-
 def _controls(tokenizer: Any) -> tuple[str, ...]:
     """The control tokens by name: all special ones, and others that the chat template uses."""
     added, template = getattr(tokenizer, "added_tokens_decoder", {}), str(getattr(tokenizer, "chat_template", ""))
@@ -116,47 +115,3 @@ def _renamed(tokenizer: Any, controls: tuple[str, ...]) -> tuple[dict[str, str],
         renamed.add_tokens([AddedToken(**options)])
         ids[renamed.token_to_id(options["content"])] = token  # type: ignore[index]  # it has just been added
     return names, renamed, ids
-
-
-def before(text: str, stops: Sequence[str]) -> str:
-    """``text`` up to the first of ``stops``."""
-    return text[: min((start for stop in stops if (start := text.find(stop)) >= 0), default=len(text))]
-
-
-class StopStrings:
-    """Finds where one of several strings ends a text.
-
-    Args:
-        stops: the strings, none of them empty; one may be the name of a control token, which is not text.
-
-    Raises:
-        ConfigError: one contains such a name and more.
-    """
-
-    def __init__(self, tokenizer: Any, stops: Sequence[str]) -> None:
-        self._tokenizer, self._stops = tokenizer, tuple(stops)
-        added = getattr(tokenizer, "added_tokens_decoder", {}).items()
-        names = {str(entry): token for token, entry in added if entry.special and str(entry).strip()}
-        self._marks = {names[stop] for stop in stops if stop in names}
-        if mixed := [stop for stop in stops for name in names if name in stop and stop not in names]:
-            what = f"The text can’t stop at {mixed[0]!r}: it contains a control token, which is not text."
-            raise ConfigError(what, field="stop", hint="Give the control token alone.")
-        # A character that is cut at either end becomes up to three.
-        self._reach = max(map(len, stops)) + 6
-
-    def __call__(self, written: Sequence[int], fresh: Sequence[int]) -> int | None:
-        """How many ``fresh`` tokens behind those ``written`` complete a stop string, or None."""
-        size = self._reach
-        while size < len(written) and len(self._text(written[-size:])) < self._reach:
-            size *= 2  # special tokens have no text
-        tail = written[-size:]
-        if not self._holds([*tail, *fresh]):
-            return None
-        return next(count for count in range(1, len(fresh) + 1) if self._holds([*tail, *fresh[:count]]))
-
-    def _holds(self, ids: Sequence[int]) -> bool:
-        """Whether ``ids`` contain a stop string in their text, or one that is a token."""
-        return not self._marks.isdisjoint(ids) or any(stop in self._text(ids) for stop in self._stops)
-
-    def _text(self, ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))

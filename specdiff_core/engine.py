@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import torch
 
-from specdiff_core.chat import StopStrings, as_chat, before, chat_ids, typed_controls
+from specdiff_core.chat import as_chat, chat_ids, typed_controls
 from specdiff_core.checkpoints import own_pairs
 from specdiff_core.checkpoints.availability import loaded_at_once
 from specdiff_core.decoding.clock import DeviceClock, Usage
@@ -41,6 +41,7 @@ from specdiff_core.schema.events import Event, Finished, RunStarted
 from specdiff_core.schema.metrics import CROWDED
 from specdiff_core.schema.pairs import NONE, DrafterSpec
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
+from specdiff_core.stops import StopStrings, text_before
 from specdiff_core.warm_up import quickest_threads, warm_drafter, warm_target
 
 logger = logging.getLogger("specdiff.engine")
@@ -360,7 +361,7 @@ class Engine:
         for event in use.during(loop):
             if isinstance(event, Finished):
                 ids = event.ids[:-1] if event.reason == "end_of_text" else event.ids
-                text = before(str(self.pair.tokenizer.decode(list(ids), skip_special_tokens=True)), stops)
+                text = text_before(str(self.pair.tokenizer.decode(list(ids), skip_special_tokens=True)), stops)
                 peak, waited = use.peak_bytes, use.waited_seconds
                 event = msgspec.structs.replace(event, text=text, peak_bytes=peak, waited_seconds=waited)
                 if not self._fixed and header.threads > 1 and (waited or 0.0) > CROWDED * event.seconds:

@@ -17,7 +17,7 @@ from specdiff_core.models.target import Target
 from specdiff_core.schema.pairs import DrafterSpec
 from specdiff_core.schema.settings import DecodeConfig
 
-WIDEST = 33
+MOST_ROWS = 33
 """Rows of the widest pass: the longest window, and its anchor."""
 LONGEST = 6.0
 """Seconds after which no further width is tried: of a large model, first passes differ little from others."""
@@ -29,7 +29,7 @@ PROBE_SECONDS = 0.1
 def warm_target(target: Target, threads: int) -> Iterator[None]:
     """Passes of all widths, and the test of exactness, with so many CPU threads; yields before each."""
     run, began = target.start(), time.monotonic()
-    for rows in range(1, min(WIDEST, run.room) + 1):
+    for rows in range(1, min(MOST_ROWS, run.room) + 1):
         if time.monotonic() - began > LONGEST:
             break
         yield
@@ -43,7 +43,7 @@ def warm_target(target: Target, threads: int) -> Iterator[None]:
 
 def warm_drafter(target: Target, drafter: Drafter, spec: DrafterSpec, ids: Sequence[int]) -> Iterator[None]:
     """Drafts of all sizes that differ in their passes' width, after ``ids``; yields before each."""
-    sizes = {"denoise": spec.clamp_gamma(WIDEST - 1), "sequential": 1}
+    sizes = {"denoise": spec.clamp_gamma(MOST_ROWS - 1), "sequential": 1}
     if spec.drafting not in sizes:
         return
     features = target.start(drafter.layers).read(ids[:-1])

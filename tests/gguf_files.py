@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from specdiff_core.checkpoints.files import dequantised_state
+from specdiff_core.checkpoints.reading import read_if_quantised
 
 NAMES = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, 32)
 LETTERS = list(bytes_to_unicode().values())
@@ -82,7 +82,7 @@ def convert(folder: Path, path: Path, kind: Kind = Kind.F32) -> None:
     """A checkpoint of Llama's kind as a file, its matrices in ``kind``. A text begins with the end of the last."""
     config, spelled = LlamaConfig.from_pretrained(folder), json.loads((folder / "tokenizer.json").read_text())
     tensors = {}
-    for name, tensor in (dequantised_state(folder) or {}).items():
+    for name, tensor in (read_if_quantised(folder) or {}).items():
         values = regrouped(tensor.float().numpy(), halves("llama", name, config), 2, -1)
         stored = kind if values.ndim > 1 else Kind.F32
         tensors[gguf_name_of(name)] = (gguf.quantize(np.ascontiguousarray(values), stored), stored)

@@ -342,7 +342,7 @@ def test_llama_cpp_is_a_lane_for_a_gguf_target(engine: Engine, monkeypatch: pyte
     assert lanes_of(engine.pair.spec, (VANILLA,))[1] == ()
     monkeypatch.setattr(hf.llama, "is_installed", lambda: True)
     monkeypatch.setattr(hf.llama, "kind_for", lambda drafter: "DRAFT_DFLASH")
-    monkeypatch.setattr(hf.llama, "file_of", lambda source, revision, target: (Path("drafter.gguf"), None))
+    monkeypatch.setattr(hf.llama, "gguf_drafter", lambda source, revision, target: (Path("drafter.gguf"), None))
     monkeypatch.setattr(hf.llama, "serve", lambda target, threads, drafts: Served(drafts))
     monkeypatch.setattr(hf.llama, "complete", lambda server, request: server.complete(request))
     monkeypatch.setattr(hf.llama, "counts", lambda server: server.counted)

@@ -18,7 +18,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from specdiff_core import templating
-from specdiff_core.chat import StopStrings, as_chat, before, chat_ids
+from specdiff_core.chat import as_chat, chat_ids
 from specdiff_core.cli.options import add_settings, read_settings
 from specdiff_core.decoding.pieces import piece, spells_spaces
 from specdiff_core.engine import Engine
@@ -27,6 +27,7 @@ from specdiff_core.schema.errors import ConfigError
 from specdiff_core.schema.events import CONTROL, END, Finished, RunStarted
 from specdiff_core.schema.pairs import NONE, PROMPT_LOOKUP, PairSpec
 from specdiff_core.schema.settings import DecodeConfig, Rule, Template, check_prompt
+from specdiff_core.stops import StopStrings, text_before
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.content == 'refuse me' %}{{ raise_exception('no') }}{% endif %}"
@@ -245,8 +246,8 @@ def test_stop_strings_are_lines() -> None:
     for empty in ("\n", "\n\n", "\nUser:"):
         with pytest.raises(ConfigError, match="empty line"):
             config(stop=empty)
-    assert before("one END two", ("two", "END")) == "one "
-    assert before("one", ("two",)) == "one"
+    assert text_before("one END two", ("two", "END")) == "one "
+    assert text_before("one", ("two",)) == "one"
     with pytest.raises(ConfigError, match="Stop at"):
         config(stop="x" * 401)
     with pytest.raises(ConfigError, match="System prompt cannot be"):  # no UTF-8

@@ -107,8 +107,7 @@ def test_value_confidence_falls_back_and_says_so() -> None:
 @pytest.mark.parametrize("rule", Rule)
 def test_every_rule_that_uses_q_says_that_it_is_missing(rule: Rule) -> None:
     class Copying(VanillaDrafter):
-        def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-            yield from ()
+        def draft_at_once(self, context: Context) -> Draft:
             return Draft.point_mass([3], nfe=0)
 
     config = DecodeConfig(gamma=1, rule=rule, temperature=1.0, max_new_tokens=6)
@@ -155,7 +154,7 @@ def test_stop_ends_the_run_before_the_next_pass() -> None:
 
 def test_a_run_stopped_before_it_began_reads_nothing() -> None:
     prefilled, finished = decoded(DecodeConfig(gamma=4), ending=Ending(stopped=lambda: True))
-    assert (prefilled.tokens, finished.reason, finished.ids) == (0, "stopped", ())
+    assert (prefilled.tokens, finished.reason, finished.ids, finished.rounds) == (0, "stopped", (), 0)
 
 
 def test_passes_of_a_draft_that_was_stopped_are_counted() -> None:
@@ -227,8 +226,7 @@ def test_a_suspended_pass_counts_as_waiting() -> None:
 @pytest.mark.parametrize("detail", [True, False])
 def test_a_broken_drafter_and_broken_weights_are_named(detail: bool) -> None:
     class Wrong(VanillaDrafter):
-        def draft(self, context: Context) -> Generator[DenoiseState, None, Draft]:
-            yield from ()
+        def draft_at_once(self, context: Context) -> Draft:
             return Draft.point_mass([100], nfe=0)
 
     class Wide(VanillaDrafter):

@@ -31,6 +31,7 @@ from specdiff_core.explorations.run import ExplorationRun
 from specdiff_core.explorations.window_map import WindowMap
 from specdiff_core.loading import load_pair
 from specdiff_core.measure.race import race, race_repeatedly
+from specdiff_core.measure.redraft import redraft
 from specdiff_core.measure.ties import difference
 from specdiff_core.models.device import choose_placement
 from specdiff_core.models.target import Target
@@ -222,6 +223,13 @@ def test_a_run_that_goes_on_behind_anothers_ids_has_its_numbers() -> None:
         before = [token for event in written[:number] for token in event.ids]
         first = next(one for one in engine.decode(prompt, config, after=before) if isinstance(one, TargetScored))
         assert first.candidates == scores[number].candidates, number
+
+
+def test_a_round_is_redrafted_only_with_windows_that_fit_its_tokens(engine: Engine) -> None:
+    config = DecodeConfig(drafter="block", gamma=4, max_new_tokens=6)
+    again = list(redraft(engine, list(engine.decode(PROMPTS[0]["prompt"], config))))
+    drafted = {size: f"{len(event.ids)}/{event.nfe}" for size, event in again if isinstance(event, DraftReady)}
+    assert "5/4" in drafted and drafted == {size: size for size in drafted}
 
 
 def test_a_lane_decodes_as_it_would_alone(engine: Engine) -> None:

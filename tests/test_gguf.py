@@ -23,12 +23,11 @@ from gguf import GGMLQuantizationType as Kind
 from gguf_files import TEMPLATE, WORDS, config_of, convert, gguf_name_of, halves, regrouped, write
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specdiff_core.chat import StopStrings
 from specdiff_core.checkpoints import fetch, own_pairs
 from specdiff_core.checkpoints.availability import availability
-from specdiff_core.checkpoints.files import StoredRows
 from specdiff_core.checkpoints.folders import read_config
 from specdiff_core.checkpoints.memory import find_machine, model_size, refusal
+from specdiff_core.checkpoints.reading import StoredRows
 from specdiff_core.checkpoints.sources import resolve
 from specdiff_core.cli import main
 from specdiff_core.engine import Engine
@@ -43,6 +42,7 @@ from specdiff_core.schema.events import RunStarted
 from specdiff_core.schema.pairs import EMBEDDED, NONE, SMOLLM2
 from specdiff_core.schema.published import SMOLLM2_Q4_1
 from specdiff_core.schema.settings import DecodeConfig
+from specdiff_core.stops import StopStrings
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = fetch.cached(SMOLLM2_Q4_1)
@@ -170,14 +170,14 @@ def test_llama_3s_factors_are_recognised(tmp_path: Path) -> None:
         resolve(tmp_path / "odd.gguf")
 
 
-def tokenizer_of(path: Path, **changes: Any) -> Any:
+def tokenizer_files(path: Path, **changes: Any) -> Any:
     """The tokenizer of a file with these :func:`write` changes."""
     write(path, **changes)
     return AutoTokenizer.from_pretrained(resolve(path))
 
 
 def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
-    tokenizer = tokenizer_of(tmp_path / "model.gguf")
+    tokenizer = tokenizer_files(tmp_path / "model.gguf")
     assert tokenizer.get_vocab() == {word: i for i, word in enumerate(WORDS)} and tokenizer.eos_token_id == 0
 
     def pieces(text: str, **options: Any) -> list[str]:
@@ -190,7 +190,7 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
     assert tokenizer.chat_template == TEMPLATE
     begins = {"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 1}
-    tokenizer = tokenizer_of(tmp_path / "model.gguf", header=begins)
+    tokenizer = tokenizer_files(tmp_path / "model.gguf", header=begins)
     assert tokenizer("the")["input_ids"][0] == 1 and tokenizer("the", add_special_tokens=False)["input_ids"][0] != 1
 
 
@@ -213,7 +213,7 @@ def test_tokens_are_what_the_file_says(tmp_path: Path) -> None:
     ],
 )
 def test_every_way_to_split_a_text(tmp_path: Path, pre: str | None, pieces: list[str], begins: bool) -> None:
-    tokenizer = tokenizer_of(tmp_path / "model.gguf", pre=pre)
+    tokenizer = tokenizer_files(tmp_path / "model.gguf", pre=pre)
     found = tokenizer.convert_ids_to_tokens(tokenizer("12345")["input_ids"])
     assert found == [*(["<|end|>"] if begins else []), *pieces]
     for text in TEXTS:
@@ -230,7 +230,7 @@ def test_a_sentencepiece_tokenizer(tmp_path: Path) -> None:
         "bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0, "merges": None,
     }  # fmt: skip
     header = {f"tokenizer.ggml.{name}": value for name, value in header.items()}
-    tokenizer = tokenizer_of(tmp_path / "model.gguf", header=header)
+    tokenizer = tokenizer_files(tmp_path / "model.gguf", header=header)
     assert tokenizer.convert_ids_to_tokens(tokenizer("the").input_ids) == ["<s>", "▁the"]
     assert tokenizer.convert_ids_to_tokens(tokenizer("é").input_ids) == ["<s>", "▁", "<0xC3>", "<0xA9>"]
     assert tokenizer.convert_ids_to_tokens(tokenizer("the</s>th the").input_ids) == [

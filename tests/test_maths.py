@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specdiff_core.maths.distributions import to_probs
 from specdiff_core.maths.randomness import Independent, SharedGumbel, Streams
-from specdiff_core.maths.unmasking import exact_positions, most_confident, reveal, schedule
+from specdiff_core.maths.unmasking import exact_positions, most_confident, next_revealed, schedule
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.schema.settings import RevealOrder, Sampling
 
@@ -58,7 +58,7 @@ def test_every_order_covers_every_position_once(order: RevealOrder, window: int,
     sampler = Independent("test", 1)
     for count in schedule(window, steps):
         probs = torch.rand(window, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(len(seen)))
-        chosen = reveal(order, probs / probs.sum(-1, keepdim=True), masked, count, sampler)
+        chosen = next_revealed(order, probs / probs.sum(-1, keepdim=True), masked, count, sampler)
         assert len(chosen) == count and set(chosen) <= set(masked)
         masked = [i for i in masked if i not in chosen]
         seen += chosen
@@ -68,12 +68,13 @@ def test_every_order_covers_every_position_once(order: RevealOrder, window: int,
 def test_orders_by_hand() -> None:
     probs = torch.tensor([[0.5, 0.5, 0.0], [0.6, 0.2, 0.2], [0.55, 0.45, 0.0]], dtype=torch.float64)
     sampler = Independent("test", 1)
-    assert reveal(RevealOrder.LEFT_TO_RIGHT, probs, [0, 1, 2], 1, sampler) == [0]
-    first = {reveal(RevealOrder.RANDOM, probs, [0, 1, 2], 1, Independent("random", seed))[0] for seed in range(50)}
-    assert first == {0, 1, 2}
-    assert reveal(RevealOrder.MAX_PROB, probs, [0, 1, 2], 1, sampler) == [1]
-    assert reveal(RevealOrder.MARGIN, probs, [0, 2], 1, sampler) == [2]
-    assert reveal(RevealOrder.ENTROPY, probs, [0, 1, 2], 2, sampler) == [0, 2]
+    assert next_revealed(RevealOrder.LEFT_TO_RIGHT, probs, [0, 1, 2], 1, sampler) == [0]
+    samplers = [Independent("random", seed) for seed in range(50)]
+    assert {next_revealed(RevealOrder.RANDOM, probs, [0, 1, 2], 1, one)[0] for one in samplers} == {0, 1, 2}
+    assert next_revealed(RevealOrder.MAX_PROB, probs, [0, 1, 2], 1, sampler) == [1]
+    assert next_revealed(RevealOrder.MARGIN, probs, [0, 2], 1, sampler) == [2]
+    assert next_revealed(RevealOrder.MARGIN, probs[:, :1], [0, 1, 2], 1, sampler) == [1], "of one word"
+    assert next_revealed(RevealOrder.ENTROPY, probs, [0, 1, 2], 2, sampler) == [0, 2]
     assert most_confident(torch.tensor([0.1, 0.9, 0.5]), [2, 4, 6], 2) == [4, 6]
 
 

@@ -16,7 +16,7 @@ from tables import context_of, drafted
 from torch import nn
 
 from benchmarks.dflash import forward
-from specdiff_core.checkpoints.files import write_folder
+from specdiff_core.checkpoints.writing import write_folder
 from specdiff_core.drafters.block_diffusion import BlockDrafter
 from specdiff_core.models.dflash import from_folder
 from specdiff_core.models.network import Vocabulary

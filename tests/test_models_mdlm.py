@@ -12,7 +12,7 @@ from checkpoints import save
 from safetensors.torch import load_file
 from torch import Tensor
 
-from specdiff_core.checkpoints.files import write_folder
+from specdiff_core.checkpoints.writing import write_folder
 from specdiff_core.models.mdlm import Mdlm, MdlmConfig, load_mdlm
 from specdiff_core.schema.errors import WeightsError
 

@@ -26,7 +26,8 @@ from transformers import (
 )
 
 from specdiff_core import warm_up
-from specdiff_core.checkpoints.files import EMBEDDING, shrink
+from specdiff_core.checkpoints.quantising import EMBEDDING
+from specdiff_core.checkpoints.writing import shrink
 from specdiff_core.engine import Engine
 from specdiff_core.maths.trees import ROOT
 from specdiff_core.models import kernels

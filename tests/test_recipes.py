@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pair
@@ -149,6 +149,8 @@ def test_every_document_begins_with_the_end_of_the_one_before(home: Path) -> Non
     assert tokens.dtype == np.uint16 and len(starts) == 60 and starts[0] == 0
     second = tokenizer.decode(tokens[starts[1] + 1 : starts[2]])
     assert second == list(corpus.documents("tales", "valid"))[1]
+    with pytest.raises(CorpusError, match="65,537 entries"):
+        encode(corpus, cast(PreTrainedTokenizerFast, range(2**16 + 1)), "valid")
 
 
 def test_rows_are_drawn_by_the_roots_of_the_flavours() -> None:

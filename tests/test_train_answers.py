@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import lzma
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from checkpoints import randomly
 from families import FAMILIES
 from transformers import AutoModelForCausalLM
 
+from specdiff_core.checkpoints.writing import replacing
 from specdiff_core.measure.prompts import read_prompts
 from specdiff_core.models.causal import load_network, load_stock
 from specdiff_core.models.target import Target
@@ -199,9 +201,19 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(answers, "save_file", full)
-    with pytest.raises(SpecDiffError, match=r"00000\.safetensors can't be written .*No space left"):
+    with pytest.raises(SpecDiffError, match=r"00000\.safetensors can't be written .*No space left") as caught:
         list(write_answers(written[0], PROMPTS, tmp_path, WRITING))
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir()) and "room" in caught.value.hint
+
+
+def test_a_file_that_replaces_another_meets_no_file_of_a_like_name(tmp_path: Path) -> None:
+    with replacing(tmp_path / "a.gguf") as weights, replacing(tmp_path / "a.json") as facts:
+        weights.write_text("weights")
+        facts.write_text("facts")
+    assert (tmp_path / "a.gguf").read_text() == "weights" and (tmp_path / "a.json").read_text() == "facts"
+    with pytest.raises(SpecDiffError) as caught, replacing(tmp_path / "a.json"):
+        raise OSError(errno.EACCES, "Permission denied")
+    assert "room" not in caught.value.hint and len(list(tmp_path.iterdir())) == 2
 
 
 # Prompts.

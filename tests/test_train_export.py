@@ -20,8 +20,8 @@ from safetensors.torch import load_file
 from benchmarks import llama
 from specdiff_core import cli
 from specdiff_core.attached.server import ask
-from specdiff_core.checkpoints.files import shrink, write_folder
 from specdiff_core.checkpoints.sources import resolve
+from specdiff_core.checkpoints.writing import shrink, write_folder
 from specdiff_core.engine import Engine
 from specdiff_core.loading import load_pair
 from specdiff_core.models.causal import read_tables

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from specdiff_core.measure.block import staged_round, window_settings
 from specdiff_core.measure.race import Step
+from specdiff_core.measure.redraft import staged_round, window_settings
 from specdiff_core.schema.decoder import Decoder, Stop
 from specdiff_core.schema.errors import SpecDiffError, Stopped
 from specdiff_core.schema.events import Committed, Failed, Finished

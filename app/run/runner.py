@@ -7,17 +7,17 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol
 
 from specdiff_core.checkpoints.availability import ABSENT, availability
+from specdiff_core.checkpoints.hub import PROGRAM
 from specdiff_core.checkpoints.own_pairs import find
 from specdiff_core.explorations.base import Exploration
 from specdiff_core.explorations.run import ExplorationRun, Snapshot
-from specdiff_core.measure.block import redraft
 from specdiff_core.measure.race import race
+from specdiff_core.measure.redraft import redraft
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.errors import PairUnavailable
 from specdiff_core.schema.methods import DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace
-from specdiff_core.schema.wording import PROGRAM
 
 from .engines import Progress
 from .job import Tick

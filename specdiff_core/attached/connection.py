@@ -132,7 +132,7 @@ def lines(body: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def answer_of(
+def requested(
     address: str, name: str, method: str, path: str, deadline: Deadline, **body: Any
 ) -> Iterator[httpx.Response]:
     """Send a request; failures of the connection, also while reading, are ServerErrors about ``name``."""

@@ -20,9 +20,10 @@ class ServerKind(NamedTuple):
     """The protocol of a kind of server."""
 
     name: str
-    sampler: Mapping[str, Any] = {}  # turns its additional samplers off
-    supports: Collection[str] = ()  # of top_k and ignore_eos
+    fields: Mapping[str, Any] = {}  # of each request: additional samplers off, counts on
+    supports: Collection[str] = ()  # of :data:`_EXTRAS`
     all_tokens: int = 0  # its top-k that keeps all tokens
+    cache_salt: bool = False  # whether a salt keeps it from reusing a prefix
     path: str = "/v1/completions"
     limit: str = "max_tokens"
     counts: bool = False  # whether its /metrics count drafts
@@ -34,7 +35,7 @@ class ServerKind(NamedTuple):
         Raises:
             ConfigError: this kind of server lacks a setting.
         """
-        unsent = {name for name in _BOTH if name not in self.supports}
+        unsent = {name for name in _EXTRAS if name not in self.supports}
         for name in unsent:
             if getattr(config, name):
                 what = f"{self.name} has no setting “{SETTINGS[name].label}”."
@@ -49,27 +50,33 @@ class ServerKind(NamedTuple):
             "stop": list(config.stops) or None,
             "top_k": config.top_k or self.all_tokens,
             "ignore_eos": config.ignore_eos,
-            "cache_salt": uuid.uuid4().hex if self.all_tokens else None,  # of vLLM and SGLang
+            "cache_salt": uuid.uuid4().hex if self.cache_salt else None,
             "stream_options": None if self.limit == "n_predict" else {"include_usage": True},
             self.limit: config.max_new_tokens,
-            **self.sampler,
+            **self.fields,
         }
         return {key: value for key, value in body.items() if value is not None and key not in unsent}
 
 
-_BOTH = ("top_k", "ignore_eos")
+_EXTRAS = ("top_k", "ignore_eos")
+"""Settings that OpenAI's requests lack, and some servers take."""
 _COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}, "return_token_ids": True}
 _VLLM = {"min_p": 0.0, "repetition_penalty": 1.0, **_COUNTED}
 _SGLANG = {**_VLLM, "return_spec_tokens_details": True}
 _LLAMA = {"min_p": 0.0, "repeat_penalty": 1.0}
 OPENAI = ServerKind("server")
 KINDS = {
-    "vllm": ServerKind("vLLM", _VLLM, _BOTH, -1, counts=True),
-    "sglang": ServerKind("SGLang", _SGLANG, _BOTH, -1),
+    "vllm": ServerKind("vLLM", _VLLM, _EXTRAS, -1, cache_salt=True, counts=True),
+    "sglang": ServerKind("SGLang", _SGLANG, _EXTRAS, -1, cache_salt=True),
     "llamacpp": ServerKind(
-        "llama.cpp", {**_LLAMA, "cache_prompt": False}, _BOTH, 0, "/completion", "n_predict", counts=True
+        "llama.cpp",
+        {**_LLAMA, "cache_prompt": False},
+        _EXTRAS,
+        path="/completion",
+        limit="n_predict",
+        counts=True,
     ),
-    "me": ServerKind("llama-cpp-python", _LLAMA, ("top_k",)),
+    "me": ServerKind("llama-cpp-python", _LLAMA, ("top_k",)),  # what it calls itself
 }
 """By ``owned_by`` of a server's models. Other servers get plain OpenAI requests."""
 
@@ -77,15 +84,17 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class _Speculation(msgspec.Struct):
-    """Counts of vLLM, and of SGLang with each of its two options."""
+    """Verifying passes, drafted and accepted tokens, by the names of vLLM (``num_spec_steps``), of SGLang's flag
+    ``--speculative-decoding-stats`` (``num_verification_steps``), and of its ``return_spec_tokens_details``
+    (``spec_…``)."""
 
     num_spec_steps: Count | None = None
     num_verification_steps: Count | None = None
     spec_verify_ct: Count | None = None
-    num_draft_tokens: Count | None = None
-    num_verified_draft_tokens: Count | None = None
+    num_draft_tokens: Count | None = None  # vLLM
+    num_verified_draft_tokens: Count | None = None  # SGLang's flag
     spec_num_proposed_drafts: Count | None = None
-    num_accepted_draft_tokens: Count | None = None
+    num_accepted_draft_tokens: Count | None = None  # vLLM, SGLang's flag
     spec_num_correct_drafts: Count | None = None
     per_step_accepted: list[Count] = []  # vLLM with --per-request-spec-decode-metrics detailed
 

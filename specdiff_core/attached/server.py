@@ -29,7 +29,7 @@ from specdiff_core.schema.events import SERVER, Committed, Event, Failed, Finish
 from specdiff_core.schema.reported import Counts
 from specdiff_core.schema.settings import DecodeConfig, check_prompt
 
-from .connection import HTTP, Deadline, answer_of, lines, message, parts, refusal, whole
+from .connection import HTTP, Deadline, lines, message, parts, refusal, requested, whole
 from .protocol import CHUNK, KINDS, OPENAI, Chunk, Models, ServerKind
 
 SENT = ("temperature", "top_k", "top_p", "seed", "max_new_tokens", "ignore_eos", "stop")
@@ -161,7 +161,7 @@ class Attached:
         if not self.kind.counts:
             return None
         try:
-            with answer_of(self.address, self.name, "GET", "/metrics", Deadline(METRICS_SECONDS)) as answer:
+            with requested(self.address, self.name, "GET", "/metrics", Deadline(METRICS_SECONDS)) as answer:
                 text = whole(answer, self.name, METRICS_BYTES)
         except ServerError:  # they complete a report: without them the lane is as good
             return None
@@ -197,7 +197,7 @@ class Attached:
         tokens, ``RUN_SECONDS``, ``RUN_BYTES`` or ``LINE_BYTES``, or of the time between two texts)."""
         received, limit, deadline = 0, body[self.kind.limit], Deadline(RUN_SECONDS, stop)
         deadline.within(FIRST_SECONDS)
-        with answer_of(self.address, self.name, "POST", self.kind.path, deadline, json=body) as answer:
+        with requested(self.address, self.name, "POST", self.kind.path, deadline, json=body) as answer:
             if answer.status_code != 200:
                 raise refusal(self.name, answer.status_code, whole(answer, self.name))
             for line in lines(parts(answer, self.name, RUN_BYTES), self.name):
@@ -277,7 +277,7 @@ def ask(address: str) -> Attached:
         raise ConfigError(f"{base[:80]!r} is not the address of a server.", field="attach", hint=f"Give {HTTP}.")
     server = Attached(address=base, kind=OPENAI, model=model)
     wrong = f"The server at {server.where} is not vLLM, SGLang, llama.cpp or OpenAI-compatible: "
-    with answer_of(server.address, server.name, "GET", "/v1/models", Deadline(ASK_SECONDS)) as answer:
+    with requested(server.address, server.name, "GET", "/v1/models", Deadline(ASK_SECONDS)) as answer:
         content = whole(answer, server.name)
     if answer.status_code == 404:
         raise ServerError(f"{wrong}it has no /v1/models.", hint=f"Give {HTTP}.")

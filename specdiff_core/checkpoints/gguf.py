@@ -32,7 +32,7 @@ from specdiff_core.checkpoints.folders import (
     user_cache,
 )
 from specdiff_core.checkpoints.gguf_file import Header, dequantised, read_header
-from specdiff_core.checkpoints.gguf_tokenizer import tokenizer_of
+from specdiff_core.checkpoints.gguf_tokenizer import tokenizer_files
 from specdiff_core.schema.errors import WeightsError
 
 VERSION = 2  # version of the cached folders; others are not used
@@ -112,7 +112,7 @@ def convert(file: Path) -> Path:
         network = _network(header)
         config = _config(header, network)
         tensors = _tensors(header, network)
-        tokenizer, tokenizer_config = tokenizer_of(header, config["vocab_size"])
+        tokenizer, tokenizer_config = tokenizer_files(header, config["vocab_size"])
     ends = [token for token in map(header.token, ("eos", "eot", "eom")) if token is not None]
     generation = {"bos_token_id": header.token("bos"), "eos_token_id": list(dict.fromkeys(ends))}
     index = Gguf(file=str(file.resolve()), size=file.stat().st_size, tensors=tensors)

@@ -56,7 +56,7 @@ SPLITS: dict[str, list[pre_tokenizers.PreTokenizer]] = {
 of the released tokenizers."""
 
 
-def tokenizer_of(header: Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
+def tokenizer_files(header: Header, rows: int) -> tuple[Tokenizer, dict[str, Any]]:
     """``tokenizer.json`` and ``tokenizer_config.json``, for an embedding with ``rows`` rows."""
 
     def field(name: str, default: Any = None) -> Any:

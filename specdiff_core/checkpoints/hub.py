@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from specdiff_core.schema.errors import PairUnavailable
-from specdiff_core.schema.wording import PROGRAM
 
+PROGRAM = "specdiff" if Path(sys.argv[0]).stem == "specdiff" else "python -m specdiff_core"
+"""The command line as this process was started, for hints."""
 TIMEOUT = 2.0  # seconds to wait for the hub before calling it unreachable
 PERIOD = 0.5  # seconds between two messages about a download
 CONFIGS = ("*.json", "*.jinja", "merges.txt")

@@ -16,11 +16,11 @@ from typing import NoReturn
 
 import specdiff_core
 from specdiff_core import proxies
+from specdiff_core.checkpoints.hub import PROGRAM
 from specdiff_core.cli import bench, decode, explore, pairs, race, replay, train
 from specdiff_core.cli.options import say
 from specdiff_core.cli.output import printing
 from specdiff_core.schema.errors import SpecDiffError, did_you_mean
-from specdiff_core.schema.wording import PROGRAM
 
 COMMANDS = (decode, race, explore, bench, replay, pairs, train)
 ADDED = "specdiff.commands"

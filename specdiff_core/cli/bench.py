@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from specdiff_core.cli import options
 from specdiff_core.measure import store
@@ -36,9 +36,10 @@ def add_command(commands: Any) -> None:
 
 
 def add_measuring(
-    parser: argparse.ArgumentParser, *, repeats: bool = False, settings: str = "a method of each drafter"
+    parser: argparse.ArgumentParser, *, repeats: bool = False, by_default: str = "a method of each drafter"
 ) -> None:
-    """Add the flags that measurements share; ``settings`` describes the default."""
+    """Add the flags that measurements share; ``by_default`` describes the settings that are measured without
+    ``--settings``."""
     add = parser.add_argument
     about = f"{FORMS}, or Spec-Bench's question.jsonl [default: this project's own]"
     add("--prompts", type=Path, metavar="FILE", help=about)
@@ -47,15 +48,22 @@ def add_measuring(
     if repeats:
         add("--repeats", type=int, default=3, metavar="N", help="runs of each setting on each prompt [default 3]")
     form = "drafter/γ/T, with /nodes for a tree, /0/K/selection for K drafts, /auto at the end for adaptive lengths"
-    about = f"settings to measure besides vanilla [default: {settings}]: {form}; for example block/9/1,block/16/1/auto"
+    about = f"settings to measure besides vanilla [default: {by_default}]: {form}; like block/9/1,block/16/1/auto"
     add("--settings", default="", metavar="LIST", help=about)
     options.add_settings(parser, leave=SWEPT)
     options.add_own_pair(parser, drafter=True)
     options.add_placement(parser)
 
 
-Subject = tuple["Engine", tuple[Prompt, ...], tuple[BenchSetting, ...], DecodeConfig]
-"""What is measured: the engine, its prompts, its settings (the baseline first) and what they share."""
+class Measurement(NamedTuple):
+    """What is measured, and where the rows go."""
+
+    engine: Engine
+    prompts: tuple[Prompt, ...]
+    settings: tuple[BenchSetting, ...]  # the baseline first
+    base: DecodeConfig  # what all settings share
+    facts: Provenance
+    path: Path | None  # file of the rows
 
 
 def methods_by_default(base: DecodeConfig, drafters: Sequence[str]) -> list[str]:
@@ -68,14 +76,11 @@ def methods_by_default(base: DecodeConfig, drafters: Sequence[str]) -> list[str]
 
 def begin(
     args: argparse.Namespace, default: Callable[[DecodeConfig, Sequence[str]], Sequence[str]] = methods_by_default
-) -> tuple[Subject, Provenance, Path | None]:
+) -> Measurement:
     """Read the flags of :func:`add_measuring` and load the pair.
 
     Args:
         default: what all settings share, and the chosen drafters -> the settings if none are given.
-
-    Returns:
-        what to measure, the provenance, and the file of the rows.
 
     Raises:
         ConfigError: a flag, a prompt or a setting can't be used.
@@ -98,20 +103,23 @@ def begin(
     rows = None if args.json is None else store.rows_path(args.json)
     if rows is not None and rows.exists():
         options.say(f"{rows.name} has earlier rows: only missing ones are measured. Delete it to measure all again.")
-    return (engine, prompts, settings, base), facts, rows
+    return Measurement(engine, prompts, settings, base, facts, rows)
 
 
-def track(steps: Iterable[tuple[int, int, L]]) -> L:
-    """Show a progress bar until the measurement ends; returns its rows."""
+def track(steps: Iterator[tuple[int, int, L]]) -> L:
+    """Show a progress bar until the measurement ends; returns its rows. There is a step before the first row, and the
+    rows of all steps are one object."""
+    done, total, rows = next(steps)
     with options.progress_bar("run") as show:
-        for step in steps:
-            show(*step[:2])
-    return step[2]
+        show(done, total)
+        for done, total, _ in steps:
+            show(done, total)
+    return rows
 
 
 def run_sweep(args: argparse.Namespace) -> None:
-    subject, facts, path = begin(args)
-    log = track(sweep(*subject, repeats=args.repeats, path=path))
+    engine, prompts, settings, base, facts, path = begin(args)
+    log = track(sweep(engine, prompts, settings, base, repeats=args.repeats, path=path))
     result = sweep_result(log, facts)
     print(speeds(result) + "\n" + waiting_words(result.waits).strip())
     if args.json is not None:

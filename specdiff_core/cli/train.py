@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specdiff_core.checkpoints.hub import PROGRAM
 from specdiff_core.cli.options import add_parser, add_placement, add_settings, given, say, stopping
 from specdiff_core.measure.prompts import FORMS, read_prompts
 from specdiff_core.schema.errors import OutOfMemory, is_memory
 from specdiff_core.schema.pairs import NONE
-from specdiff_core.schema.wording import PROGRAM
 from specdiff_core.train.settings import DrafterSettings, open_run
 
 if TYPE_CHECKING:
@@ -119,6 +119,6 @@ def report(training: DrafterTraining) -> None:
 
 
 def run_shrink(args: argparse.Namespace) -> None:
-    from specdiff_core.checkpoints.files import shrink
+    from specdiff_core.checkpoints.writing import shrink
 
     shrink(args.folder, args.bits)

@@ -1,14 +1,7 @@
-"""Chooses γ and T round by round, from measurements of earlier rounds.
+"""Chooses γ and T round by round, from measurements of earlier rounds, for the most tokens per second, E / C.
 
-Exact with every rule: γ and T are chosen before the draft, from the past; and a draft ends because
-of the distribution of a token that is not drawn yet, never because of its value (docs/theory.md,
-Adaptive lengths). The choice changes the speed, and under ``ratio`` and ``delta`` also which text
-is drawn, because times differ from run to run.
-
-Maximise E / C, tokens per second of a round: E = 1 + Σ_m Π_{j≤m} α_j, C = passes · d + v₀ + v₁ · (γ
-+ 1). At the best ratio R (Dinkelbach, 1967) a position pays for its row if the tokens that it is
-expected to add exceed v₁ · R. So where a draft can be cut, γ follows from cutting it position by
-position; a tree from one pass leaves out nodes that do not pay for their rows."""
+docs/theory.md defines the letters (Cost) and shows why the text's distribution stays exact (Adaptive lengths). Which
+text is drawn may change under ``ratio`` and ``delta``, because times differ from run to run."""
 
 from __future__ import annotations
 
@@ -28,13 +21,16 @@ MEMORY = 0.97
 """Weight of a round one round later: it halves in 23 rounds."""
 PRIOR_ALPHA, PRIOR_WEIGHT = 0.8, 6.0
 """Prior acceptance rate, and its weight in tests; a position's prior is the mean of all."""
-PRIOR_ROW = 0.05
-"""Prior for v₁: seconds of one more row of the target's pass, in passes of one row."""
+PRIOR_ROW, PRIOR_ROW_WEIGHT = 0.05, 50.0
+"""Prior for v₁: seconds of one more row of the target's pass, in passes of one row; and its weight, that of two passes
+which are five rows off the mean."""
+STEPS = (1, 2, 4, 8, 16, 32)
+"""Candidates for T, besides that of the settings."""
 OUTLIER = 1.25
 """A time is capped at this multiple of its expectation: other programs' interference."""
 EXPONENTS = (4.0, 2.5, 1.5, 1.0, 0.7, 0.5, 0.35, 0.25, 0.15)
-"""Candidates for κ: a token of confidence c is taken to be accepted with probability c^κ, because
-drafters are over- or underconfident."""
+"""Candidates for κ: a token of confidence b, the largest probability of its position, is taken to be accepted with
+probability b^κ, because drafters are over- or underconfident."""
 
 
 class Controller(Protocol):
@@ -122,8 +118,7 @@ class _Line:
         rows, seconds = self._x / self._n, self._y / self._n
         prior = PRIOR_ROW * seconds / (1 + PRIOR_ROW * max(0.0, rows - 1))
         spread, product = self._xx - self._n * rows * rows, self._xy - self._n * rows * seconds
-        weight = 50.0  # of the prior: two passes that are five rows off the mean
-        slope = max(0.0, (product + weight * prior) / (spread + weight))
+        slope = max(0.0, (product + PRIOR_ROW_WEIGHT * prior) / (spread + PRIOR_ROW_WEIGHT))
         return max(0.0, seconds - slope * rows), slope
 
 
@@ -134,10 +129,10 @@ def _capped(seconds: float, expected: float) -> float:
 
 class Auto:
     """The adaptive controller. From estimates of α_j and of costs, uses the T with the most expected tokens per second,
-    and its γ unless a draft can be cut: then positions with Π confidence^κ below v₁ · R are dropped.
+    and its γ unless a draft can be cut: then positions with Π b^κ below v₁ · R are dropped.
 
     Args:
-        config: its γ and T are the largest to choose; T is tried in powers of two.
+        config: its γ and T are the largest to choose; T is also tried at all smaller :data:`STEPS`.
         passes: (γ, T) -> drafter passes.
     """
 
@@ -146,8 +141,8 @@ class Auto:
     def __init__(self, config: DecodeConfig, passes: Callable[[int, int], int]) -> None:
         self._passes = passes
         self._sequential = passes(2, 1) > 1  # a position takes a drafter pass, T is ignored
-        powers = {1, config.steps, *(2**i for i in range(6) if 2**i <= config.steps)}
-        self._tries = [1] if self._sequential else sorted(powers)
+        fewer = [steps for steps in STEPS if steps < config.steps]
+        self._tries = [1] if self._sequential else [*fewer, config.steps]
         self._acceptance = {steps: _Acceptance() for steps in self._tries}
         self._verify = _Line()
         self._pass_seconds = self._pass_weight = 0.0
@@ -156,7 +151,6 @@ class Auto:
         self._confidences: Sequence[float] = ()
         self._begun = False
         self._tried: set[int] = set()
-        self._tree = config.tree_nodes > 0
         self._choice = Choice(gamma=config.gamma, steps=self._tries[0])
 
     def choose(self, limit: int) -> Choice:
@@ -171,8 +165,6 @@ class Auto:
         else:
             options = [self._best(limit, steps) for steps in untried[:1] or fitting]
             best = max(options, key=lambda choice: choice.tokens / choice.seconds if choice.seconds else 0.0)
-            if self._tree:  # its nodes are weighed one by one, not by a window's E / C
-                best = replace(best, best_gamma=0, tokens=0.0, seconds=0.0)
             full_window = best.steps == 1 or bool(untried)
             self._choice = replace(best, gamma=limit) if full_window else best
             self._tried.add(best.steps)
@@ -215,13 +207,12 @@ class Auto:
 
     @property
     def min_node_prob(self) -> float:
-        """v₁ · R: the tokens that could be decoded in the time of one row (the aim of CaDDTree,
-        arXiv 2606.01813). A node's probability is taken to be the product of its path's
-        confidences: κ is not inferred for trees."""
+        """v₁ · R: the tokens that could be decoded in the time of one row. For trees κ is 1: a node's probability is
+        taken to be the product of its path's confidences."""
         return self._choice.row_seconds * self._rate
 
     def stop_criterion(self, confidences: Sequence[float]) -> int:
-        """How many positions' expected tokens Π c^κ pay for a row; at least 1, to keep learning."""
+        """How many positions' expected tokens Π b^κ pay for a row; at least 1, to keep learning."""
         self._confidences = tuple(confidences)
         exponent = EXPONENTS[max(range(len(EXPONENTS)), key=self._log_likelihoods.__getitem__)]
         row = self.min_node_prob
@@ -249,5 +240,5 @@ class Auto:
         outcomes = list(zip(self._confidences, tested, strict=False))
         for i, exponent in enumerate(EXPONENTS):
             chances = [min(max(confidence, 1e-6), 1 - 1e-6) ** exponent for confidence, _ in outcomes]
-            terms = (math.log(c if passed else 1 - c) for c, (_, passed) in zip(chances, outcomes, strict=True))
+            terms = (math.log(p if passed else 1 - p) for p, (_, passed) in zip(chances, outcomes, strict=True))
             self._log_likelihoods[i] = MEMORY * self._log_likelihoods[i] + sum(terms)

@@ -96,7 +96,7 @@ def speculate(
         most = min(config.gamma, config.max_new_tokens - total - 1, room, draft_session.room)
         choice = controller.choose(max(0, most))
         if controller.adaptive:
-            yield from clock.report(choice_event, round, choice)
+            yield from clock.report(choice_event, round, choice, config.tree_nodes > 0)
         context = Context(
             ids=ids,
             gamma=choice.gamma,
@@ -154,7 +154,7 @@ def speculate(
         reason=reason,
         text="",
         ids=tuple(ids[len(prompt) :]),
-        rounds=round + (reason != "stopped"),
+        rounds=max(0, round + (reason != "stopped")),  # the last is whole unless the run was stopped
         seconds=seconds,
         seconds_by={**clock.spent, "other": seconds - sum(clock.spent.values())},
     )

@@ -36,8 +36,10 @@ def top_candidates(probs: Tensor, count: int = TOP) -> tuple[tuple[Candidate, ..
     )
 
 
-def choice_event(round: int, choice: Choice) -> Decided:
+def choice_event(round: int, choice: Choice, tree: bool) -> Decided:
     values = asdict(choice)
+    if tree:  # its nodes are weighed one by one, not as a window
+        values |= {"best_gamma": 0, "tokens": 0.0, "seconds": 0.0}
     short = {name: rounded(value) for name, value in values.items() if isinstance(value, float)}
     return Decided(round=round, **{**values, **short, "alphas": tuple(map(rounded, choice.alphas))})
 

@@ -190,7 +190,7 @@ class Draft:
 def made_for_another(drafter: DrafterSpec, pair: PairSpec, why: str) -> PairUnavailable:
     """The error where a drafter's weights don't fit the target of ``pair``."""
     what = f"The drafter {drafter.name!r} was made for a different target, not {pair.label}: {why}."
-    hint = "Its width, feature layers, vocabulary and mask id must fit the target."
+    hint = "Choose one whose width, feature layers, vocabulary and mask id fit the target."
     return PairUnavailable(what, hint=hint)
 
 
@@ -281,3 +281,15 @@ class Stateless(DraftSession):
 
     def start(self) -> DraftSession:
         return self
+
+
+class Passless(Stateless):
+    """A drafter that runs no network."""
+
+    def draft(self, context: Context) -> Drafting:
+        yield from ()  # there is no pass, so no window to show before the draft
+        return self.draft_at_once(context)
+
+    @abstractmethod
+    def draft_at_once(self, context: Context) -> Draft:
+        """Draft behind the context."""

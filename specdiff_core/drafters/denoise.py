@@ -16,7 +16,7 @@ from specdiff_core.maths import chains
 from specdiff_core.maths.chains import Chain, PairScores
 from specdiff_core.maths.distributions import confidence_probs, lazy_confidence, to_probs
 from specdiff_core.maths.trees import best_first, independent, merge, most_probable
-from specdiff_core.maths.unmasking import BY_DISTRIBUTION, exact_positions, most_confident, reveal, schedule
+from specdiff_core.maths.unmasking import BY_DISTRIBUTION, exact_positions, most_confident, next_revealed, schedule
 from specdiff_core.schema.events import depths
 from specdiff_core.schema.settings import RevealOrder
 
@@ -126,7 +126,7 @@ def _side_by_side(logits: Tensor, context: Context, masked: list[int], count: in
         values = values[[masked.index(i) for i in chosen]]
     else:
         compared = confidence() if count < len(masked) and context.order in BY_DISTRIBUTION else probs
-        chosen = reveal(context.order, compared, masked, count, context.sampler)
+        chosen = next_revealed(context.order, compared, masked, count, context.sampler)
         rows = probs if len(chosen) == len(probs) else probs[chosen]
         values = context.sampler.sample(rows, [first + i for i in chosen])
     return _Revealed(chosen, values, probs, confidence)

@@ -6,22 +6,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from specdiff_core.drafters.base import Context, Draft, Drafting, Stateless
+from specdiff_core.drafters.base import Context, Draft, Passless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 LONGEST_MATCH = 3  # tokens of the longest ending to match; shorter ones are tried next
 
 
-class PromptLookupDrafter(Stateless):
+class PromptLookupDrafter(Passless):
     """Has no cache: every draft reads the whole text."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def draft(self, context: Context) -> Drafting:
-        """Copy up to γ tokens, without a single drafter pass."""
-        yield from ()
+    def draft_at_once(self, context: Context) -> Draft:
+        """Copy up to γ tokens."""
         return Draft.point_mass(continuation(context.ids, context.gamma), nfe=0)
 
 

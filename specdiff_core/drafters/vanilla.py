@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel
 
-from specdiff_core.drafters.base import Context, Draft, Drafting, Stateless
+from specdiff_core.drafters.base import Context, Draft, Passless
 from specdiff_core.models.device import Placement
 from specdiff_core.schema.pairs import DrafterSpec, PairSpec
 
 
-class VanillaDrafter(Stateless):
+class VanillaDrafter(Passless):
     """The baseline of every race."""
 
     name = "none"
 
-    def draft(self, context: Context) -> Drafting:
-        yield from ()
+    def draft_at_once(self, context: Context) -> Draft:
         return Draft.empty()
 
 

@@ -215,7 +215,7 @@ def each_line(text: str, read: Callable[[str, int], P], check: Callable[[P], obj
 
     Args:
         read: parses a line, given with its number from 1.
-        check: raises SpecDiffError if the result cannot be used.
+        check: raises SpecDiffError if the result cannot be used; ``read`` may too. Only their messages are shown.
     """
     by_name, skipped = dict[str, P](), []
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))  # JSON may hold other line separators

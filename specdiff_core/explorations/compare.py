@@ -13,7 +13,7 @@ from specdiff_core.explorations.base import Answer, OnPrompts, Report, Step, Swi
 from specdiff_core.explorations.fields import DEGREE, METHOD
 from specdiff_core.explorations.leaderboard import MEAN, board, by_kind, lengths, looks, plane, positions
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, bounds, fastest, rivals
-from specdiff_core.explorations.wording import Row, listed, ratio, shortlist, slower, speedup, speedup_of
+from specdiff_core.explorations.wording import Row, listed, ratio, shortlist, slower, speedup, speedup_words
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.decoder import Stop
@@ -199,7 +199,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
     def best(degree: float) -> str:
         row, *others = ranked[degree]
         if row["speedup"] <= 1:
-            reached = f"the best is {row['short']} with {speedup_of(row)}"
+            reached = f"the best is {row['short']} with {speedup_words(row)}"
             return f"At temperature {degree:g} no method beats vanilla; {reached}."
         close = shortlist(named(rivals(row, others)))
         close = f"; {close} may be as fast" if close else ""
@@ -214,7 +214,7 @@ def conclusion(ranked: Mapping[float, Sequence[Row]]) -> tuple[str, list[str]]:
         rank = order.index(leader)
         notes = [
             f"The ranking changes with the temperature: {first['short']} falls from first to place {rank + 1} of "
-            f"{len(order)}, {speedup_of(first)} to {speedup_of(hot[leader])}."
+            f"{len(order)}, {speedup_words(first)} to {speedup_words(hot[leader])}."
         ]
     for tree, window in (("ddtree", "dflash"), ("markov_tree", "markov"), ("eagle2", "eagle")):
         if not {tree, window} <= cool.keys() & hot.keys():

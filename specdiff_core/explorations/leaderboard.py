@@ -10,7 +10,7 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Board
 from specdiff_core.explorations.figures import Figure, axes
 from specdiff_core.explorations.papers import BY_POSITION, overlaid
-from specdiff_core.explorations.wording import Row, interval_of, percent, plural, ratio, speedup, with_interval
+from specdiff_core.explorations.wording import Row, interval_words, percent, plural, ratio, speedup, with_interval
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.methods import BASELINE
 from specdiff_core.schema.metrics import CROWDED
@@ -87,7 +87,7 @@ def board(rows: Sequence[Row], looks: Mapping[str, Look], when: dict[str, str]) 
     entries = []
     for row in rows:
         look, alone = looks.get(row["label"], VANILLA), "too few prompts of this kind for an interval"
-        measured = alone if row.get("low") is None else interval_of(row)
+        measured = alone if row.get("low") is None else interval_words(row)
         if row["flavour"] == MEAN and (race := row.get("race")):
             measured += f"; opens a race on {re.split('[/#]', race)[1]}"  # there is none of a mean
         numbers = ratio(row["tau"]), ratio(row.get("drafter_passes")), ratio(100 * row["target_passes"], 1)

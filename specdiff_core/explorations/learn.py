@@ -23,7 +23,7 @@ from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, Style, axes
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.explorations.run import command_words
-from specdiff_core.explorations.wording import Row, escaped, interval_of, plural, ratio, speedup
+from specdiff_core.explorations.wording import Row, escaped, interval_words, plural, ratio, speedup
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import paired
 from specdiff_core.schema.decoder import Stop
@@ -252,7 +252,7 @@ def _positions(by: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
 def _race(raced: Mapping[str, dict[str, Any]]) -> Figure:
     data = []
     for name, row in raced.items():
-        look, words = STYLES[name], f"{speedup(row['speedup'])}, τ = {ratio(row['tau'])}<br>{interval_of(row)}"
+        look, words = STYLES[name], f"{speedup(row['speedup'])}, τ = {ratio(row['tau'])}<br>{interval_words(row)}"
         options: dict[str, Any] = {"customdata": [[row["race"], words]], "error_y": draw.whisker([row], "speedup")}
         data.append(draw.bars([look.label], [row["speedup"]], look.label, look.colour, HATCHES[look.dash], **options))
     return Figure(

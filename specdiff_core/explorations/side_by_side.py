@@ -32,11 +32,11 @@ from specdiff_core.schema.trace import dump_trace
 if TYPE_CHECKING:
     from specdiff_core.engine import Engine
 
-METHODS = [BASELINE, *(name for name in DRAFTING if not find_method(name).settings.get("auto"))]
+REPRODUCIBLE = [BASELINE, *(name for name in DRAFTING if not find_method(name).settings.get("auto"))]
 """All methods but those that decide by measured times: a run must be reproducible."""
 BRANCH = "what if"
-RACE = "runs"
-"""The name of the trace that holds all runs."""
+TRACE = "runs"
+"""The name of the one trace, which holds all runs."""
 
 
 class SideBySide(Exploration, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         "added": "the token that the target added",
         "added_as": "residual and target: after a rejection; bonus: after a fully accepted draft",
         "p": "the target’s probability of the rejected token; in a tree, of all tokens drafted there",
-        "q": "the drafter’s",
+        "q": "the drafter’s probability of the rejected token",
         "threshold": "acceptance probability of that test",
         "u": "the draw: accepted if below the threshold; empty where shared noise or a tree decides",
         "milliseconds": "from the round before to this commit, on the decode clock; the first includes the prompt",
@@ -66,8 +66,8 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
         "text": "text of the round",
     }
 
-    a: Annotated[str, ask("Run A", "Method of the first run.", enum=METHODS, of="methods")] = "specdiff"
-    b: Annotated[str, ask("Run B", "Method of the second run.", enum=METHODS, of="methods")] = "dflash"
+    a: Annotated[str, ask("Run A", "Method of the first run.", enum=REPRODUCIBLE, of="methods")] = "specdiff"
+    b: Annotated[str, ask("Run B", "Method of the second run.", enum=REPRODUCIBLE, of="methods")] = "dflash"
     tokens: Annotated[int, ask("New tokens", "In each run; end-of-text tokens are ignored.", 8, 128)] = 48
     temperature: TEMPERATURE = 0.0
     rule: Annotated[Rule, ask("Rule", "At temperature 0, and under match, both runs should write the same text.")] = (
@@ -97,8 +97,8 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
             ConfigError: the method is unknown, or decides by measured times.
         """
         method = find_method(getattr(self, run))
-        if method.name not in METHODS:
-            hint = f"Choose from: {', '.join(METHODS)}."
+        if method.name not in REPRODUCIBLE:
+            hint = f"Choose from: {', '.join(REPRODUCIBLE)}."
             raise ConfigError(f"Runs of {method.label} are not reproducible.", field=run, hint=hint)
         shared = {"temperature": self.temperature, "seed": self.seed, "max_new_tokens": self.tokens}
         return method.config(DecodeConfig.parse({"pair": self.pair, "rule": self.rule, "ignore_eos": True, **shared}))
@@ -150,7 +150,7 @@ class SideBySide(Exploration, frozen=True, kw_only=True):
             answer=answer or summary,
             notes=[*([summary] if answer else []), *(self._branched(branch) if "tokens" in branch else ())],
             figures=[_by_time(runs, named)] if rows else [],
-            titles={RACE: self.title},
+            titles={TRACE: self.title},
             lanes={name: named[name] for name in ("a", "b") if name in named},
         )
 
@@ -208,9 +208,9 @@ def _by_time(runs: Mapping[str, Sequence[Row]], named: Mapping[str, str]) -> Fig
     )
 
 
-def _answer(settings: SideBySide, runs: Mapping[str, Sequence[Event]], known: dict[str, Any], engine: Engine) -> Answer:
-    """The answer from the completed runs."""
-    facts, starts = dict(known), dict.fromkeys(runs, 1)
+def _answer(settings: SideBySide, runs: Mapping[str, Sequence[Event]], facts: dict[str, Any], engine: Engine) -> Answer:
+    """The answer from the completed runs; ``facts``: what is known without them."""
+    facts, starts = dict(facts), dict.fromkeys(runs, 1)
     pieces = pieces_of(event for events in runs.values() for event in events)
     texts = {name: last.ids for name, events in runs.items() if (last := final(events))}
     facts["lossless"] = all(header.lossless for events in runs.values() if (header := header_of(events)))
@@ -218,7 +218,7 @@ def _answer(settings: SideBySide, runs: Mapping[str, Sequence[Event]], known: di
     if "b" in texts:
         facts["first_difference"] = first_difference(texts["a"], texts["b"])
     if BRANCH in texts:
-        branch = known["branch"]
+        branch = facts["branch"]
         forced = [settings.take] if settings.take >= 0 else []
         starts[BRANCH] = branch["position"] + len(forced)
         token = pieces.get(settings.take) or str(engine.pair.tokenizer.decode(forced))
@@ -228,7 +228,7 @@ def _answer(settings: SideBySide, runs: Mapping[str, Sequence[Event]], known: di
             facts["branch"] |= {"instead_of": pieces.get(old[0], ""), "same": same}
     rows = [row for name, events in runs.items() for row in round_rows(name, events, starts[name], pieces)]
     trace = dump_trace(dict(runs), title=settings.title)
-    return Answer(rows=rows, facts=facts, races={RACE: gzip.compress(trace, 9, mtime=0)})
+    return Answer(rows=rows, facts=facts, races={TRACE: gzip.compress(trace, 9, mtime=0)})
 
 
 def before_round(events: Sequence[Event], round: int) -> list[int]:

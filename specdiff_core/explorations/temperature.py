@@ -15,7 +15,7 @@ from specdiff_core.explorations.fields import DEGREE, WINDOW_DRAFTERS, labels
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, fastest
 from specdiff_core.explorations.papers import BY_TEMPERATURE, beside
-from specdiff_core.explorations.wording import interval_of, percent, plural, ratio, speedup, with_interval
+from specdiff_core.explorations.wording import interval_words, percent, plural, ratio, speedup, with_interval
 from specdiff_core.measure.prompts import Prompt
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.events import Test, Verified
@@ -124,8 +124,8 @@ class Temperature(OnPrompts, frozen=True, kw_only=True):
             (cold, first), (warm, last) = measured[0], measured[-1]
             answer = (
                 f"From temperature {cold:g} to {warm:g} the best speed-up of {label} at γ {self.gamma} goes "
-                f"from {speedup(first['speedup'])} ({interval_of(first)}) to {speedup(last['speedup'])} "
-                f"({interval_of(last)}), and τ from {ratio(first['tau'])} to {ratio(last['tau'])}."
+                f"from {speedup(first['speedup'])} ({interval_words(first)}) to {speedup(last['speedup'])} "
+                f"({interval_words(last)}), and τ from {ratio(first['tau'])} to {ratio(last['tau'])}."
             )
         if reliable := facts.get("reliability"):
             sure = [row for row in rows if not row["draft_temperature"] and row.get("alpha") is not None]

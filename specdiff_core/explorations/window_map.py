@@ -26,7 +26,7 @@ from specdiff_core.explorations.wording import (
     shortlist,
     slower,
     speedup,
-    speedup_of,
+    speedup_words,
     with_interval,
 )
 from specdiff_core.measure.grid import BenchSetting
@@ -174,7 +174,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
                 low, high = 1 - 1 / controller["behind_low"], 1 - 1 / controller["behind_high"]
                 ends = f" (95 % interval {100 * low:.0f} to {100 * high:.0f} %, on the same prompts)"
             notes.append(
-                f"The controller reaches {speedup_of(controller)} without knowing the best setting: a regret of "
+                f"The controller reaches {speedup_words(controller)} without knowing the best setting: a regret of "
                 f"{100 * regret:.1f} %{ends} against the best of {sum(bool(row.get('speedup')) for row in cells)} "
                 "measured cells, which chance favours."
                 + (" It beats every fixed setting that was measured." if regret < 0 else "")
@@ -191,7 +191,7 @@ class WindowMap(AtTemperature, frozen=True, kw_only=True):
             answer=""
             if best is None
             else f"{pair}, {drafter}, temperature {self.temperature:g}: the fastest window "
-            f"measured is γ {best['gamma']} with T {best['steps']}, {speedup_of(best)} over vanilla, with "
+            f"measured is γ {best['gamma']} with T {best['steps']}, {speedup_words(best)} over vanilla, with "
             f"τ = {ratio(best['tau'])} tokens per round." + _may_be_as_fast(best, cells),
             notes=notes,
             figures=[*_maps(cells, best, controller), *_by_gamma(cells, facts)],

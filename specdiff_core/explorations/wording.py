@@ -24,7 +24,7 @@ def slower(row: Row) -> bool:
     return bool(row["speedup"] < 1 and (row.get("high") or 0) < 1)
 
 
-def speedup_of(row: Row) -> str:
+def speedup_words(row: Row) -> str:
     """A row's speed-up, marked as slower only if :func:`slower`."""
     return speedup(row["speedup"]) if row["speedup"] >= 1 or slower(row) else f"{ratio(row['speedup'])}×"
 
@@ -61,7 +61,7 @@ def quoted(piece: str) -> str:
     return f"“{'␣' * min(4, len(visible)) if visible and not visible.strip(' ') else visible.removeprefix(' ')[:32]}”"
 
 
-def interval_of(row: Row) -> str:
+def interval_words(row: Row) -> str:
     """The interval of a row's speed-up."""
     if row.get("low") is None:
         return "too few prompts for an interval"
@@ -70,4 +70,4 @@ def interval_of(row: Row) -> str:
 
 def with_interval(row: Row) -> str:
     """A row's speed-up and its interval, for a mark."""
-    return f"{speedup(row['speedup'])}<br>{interval_of(row)}"
+    return f"{speedup(row['speedup'])}<br>{interval_words(row)}"

@@ -21,7 +21,7 @@ def schedule(window: int, steps: int) -> list[int]:
     return [after - before for before, after in itertools.pairwise(bounds)]
 
 
-def reveal(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int, sampler: Sampler) -> list[int]:
+def next_revealed(order: RevealOrder, probs: Tensor, masked: Sequence[int], count: int, sampler: Sampler) -> list[int]:
     """Choose ``count`` of the ``masked`` positions, before any value of this step is drawn.
 
     Args:
@@ -62,10 +62,8 @@ def _score(order: RevealOrder, probs: Tensor) -> Tensor:
     if order is RevealOrder.ENTROPY:
         negative: Tensor = torch.special.xlogy(probs, probs).sum(-1)
         return negative
-    best = probs.topk(min(2, probs.shape[-1]), -1).values
-    if order is RevealOrder.MARGIN and best.shape[-1] == 2:
-        return best[:, 0] - best[:, 1]
-    return best[:, 0]
+    best, *second = probs.topk(min(2, probs.shape[-1]), -1).values.unbind(-1)
+    return best - second[0] if order is RevealOrder.MARGIN and second else best  # with V = 1 there is no second
 
 
 def most_confident(scores: Tensor, masked: Sequence[int], count: int) -> list[int]:

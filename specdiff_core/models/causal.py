@@ -14,15 +14,9 @@ import transformers
 from torch import Tensor
 from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, Qwen2Config
 
-from specdiff_core.checkpoints.files import (
-    QUANTISED,
-    StoredRows,
-    check_finite,
-    dequantised_state,
-    find_tensors,
-    tensor_names,
-)
 from specdiff_core.checkpoints.folders import loading_errors, read_config, read_gguf, short_path
+from specdiff_core.checkpoints.quantising import quantization_config
+from specdiff_core.checkpoints.reading import StoredRows, check_finite, find_tensors, read_if_quantised, tensor_names
 from specdiff_core.models.network import CausalLM, has_sliding_layers, unsupported_layers
 from specdiff_core.models.reader import StockSession
 from specdiff_core.schema.errors import WeightsError, is_memory
@@ -125,7 +119,8 @@ def pretrained_config(folder: Path, role: str) -> PretrainedConfig:
             attrs = {k: value for k, value in values.items() if k not in ("model_type", "auto_map")}
             return Qwen2Config(**attrs)
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if getattr(config, "quantization_config", None) in QUANTISED:  # files.py dequantises
+        ours = [quantization_config(bits) for bits in (8, 4)]  # reading.py dequantises
+        if getattr(config, "quantization_config", None) in ours:
             del config.quantization_config
         pad: Any = config.pad_token_id
         if not end_ids(pad, getattr(config, "vocab_size", 0)):  # transformers' modules reject it
@@ -158,20 +153,20 @@ def load_network(
         if why := unsupported(config, context):
             raise WeightsError(f"The {role} in {short_path(folder)} cannot be run here: {why}.", hint=OTHER)
         network = CausalLM(config, context=context)
-    index = read_gguf(folder) if device is None or device.type == "cpu" else None
+    gguf = read_gguf(folder) if device is None or device.type == "cpu" else None
     read = _reader(folder, network)
 
     def load(prefix: str) -> None:
         tensors = {}
-        for name, stored in read(prefix, () if index is None else TABLES):
+        for name, stored in read(prefix, () if gguf is None else TABLES):
             tensors[name.removeprefix(prefix)] = tensor = stored.to(device, dtype)
             if torch.finfo(dtype).max < torch.finfo(stored.dtype).max:  # may overflow
                 check_finite(folder, name, tensor)
         network.get_submodule(prefix.rstrip(".")).load_state_dict(tensors, assign=True, strict=False)
-        if index is not None and not prefix:
-            network.embed_tokens = StoredRows(index, "model.embed_tokens.weight", dtype)
+        if gguf is not None and not prefix:
+            network.embed_tokens = StoredRows(gguf, "model.embed_tokens.weight", dtype)
             if not config.tie_word_embeddings:
-                network.lm_head = StoredRows(index, "lm_head.weight", dtype)
+                network.lm_head = StoredRows(gguf, "lm_head.weight", dtype)
 
     return network.freeze(load)
 
@@ -233,7 +228,7 @@ def load_stock(
     report: dict[str, Any]
     options: dict[str, Any] = {}
     with loading_errors(folder, role):
-        if (state := dequantised_state(folder)) is not None:
+        if (state := read_if_quantised(folder)) is not None:
             config = pretrained_config(folder, role)
             kind = getattr(transformers, (config.architectures or [""])[0])
             options = {"config": config, "state_dict": state}

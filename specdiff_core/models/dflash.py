@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Qwen3Config
 
-from specdiff_core.checkpoints.files import read_drafter, tensor_names
 from specdiff_core.checkpoints.folders import Id, Size, anchor_predicts, as_config, loading_errors, read_config
+from specdiff_core.checkpoints.reading import read_drafter, tensor_names
 from specdiff_core.models.kernels import Product, Separate
 from specdiff_core.models.markov import Confidence, MarkovHead, PairBias, Selector
 from specdiff_core.models.network import Attend, DraftModel, Heads, Layer, Reach, Rope, Shape, unsupported_layers

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, Qwen3Config
 
-from specdiff_core.checkpoints.files import read_drafter, read_tensors, tensor_names, write_folder
 from specdiff_core.checkpoints.folders import Id, Size, as_config, loading_errors, read_config, short_path
+from specdiff_core.checkpoints.reading import read_drafter, read_tensors, tensor_names
+from specdiff_core.checkpoints.writing import write_folder
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import (
     Attend,

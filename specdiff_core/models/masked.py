@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig
 
-from specdiff_core.checkpoints.files import read_drafter
 from specdiff_core.checkpoints.folders import loading_errors, read_config
+from specdiff_core.checkpoints.reading import read_drafter
 from specdiff_core.models.network import Attend, DraftModel, Layer, Rope, Shape
 
 ARCHITECTURE = "SpecDiffDraftModel"

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.checkpoints.files import read_tensors
 from specdiff_core.checkpoints.folders import RELEASED, Id, Size, as_config, read_config, short_path
+from specdiff_core.checkpoints.reading import read_tensors
 from specdiff_core.models.kernels import Product
 from specdiff_core.models.network import Rope, attend, rotate
 from specdiff_core.schema.errors import WeightsError

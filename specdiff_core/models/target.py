@@ -1,4 +1,4 @@
-"""The target, whose distribution is kept, and the test of what "the same" means on this machine."""
+"""The target, and the test whether its logits depend on how many tokens a pass reads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import torch
 from specdiff_core.models.cache import BORDERS, Pool
 from specdiff_core.models.reader import NetworkSession, Reader
 
+PARTS = (17, 1, 1, 1, 1, 2, 3, 7)
+"""Tokens of the test's passes: in all the longest window, and its anchor."""
+STRIDE = 7919
+"""A prime: the ids of the test are its multiples, from all over the vocabulary."""
+
 
 class Target(Reader):
-    """The causal language model whose distribution is kept. Arguments as of :class:`Reader`."""
+    """The causal language model whose distribution lossless text has. Arguments as of :class:`Reader`."""
 
     def __init__(self, model: Any, *, context: int, suppress: Sequence[int] = ()) -> None:
         super().__init__(model, context=context, suppress=suppress)
@@ -40,8 +45,7 @@ class Target(Reader):
         pool = self._pool  # on a CPU a temporary one: its buffers are large (94 MB for SmolLM2)
         if self.model.device.type == "cpu":
             pool = Pool(self.model, self.context)
-        parts = (17, 1, 1, 1, 1, 2, 3, 7)  # in all the longest window, and its anchor
-        ids = [7919 * i % self.vocab_size for i in range(sum(parts))][: self.context]
+        ids = [STRIDE * i % self.vocab_size for i in range(sum(PARTS))][: self.context]
         joint, split = (NetworkSession(self.model, (), pool, self.context) for _ in range(2))
         for border in (0, *(border for border in BORDERS if border + len(ids) <= self.context)):
             for run in (joint, split):
@@ -51,7 +55,7 @@ class Target(Reader):
                     run.read([ids[i % len(ids)] for i in range(missing)])
             begun = joint.length
             at_once = joint.score(ids).logits
-            pieces = [ids[end - part : end] for part, end in zip(parts, itertools.accumulate(parts), strict=True)]
+            pieces = [ids[end - part : end] for part, end in zip(PARTS, itertools.accumulate(PARTS), strict=True)]
             part_logits = []
             for piece in filter(None, pieces):
                 if stopped():

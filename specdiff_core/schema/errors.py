@@ -83,7 +83,10 @@ class Stopped(SpecDiffError, code="stopped", title="Stopped", hint="Run again: c
         super().__init__(message)
 
 
-class DraftContractError(SpecDiffError, code="draft", title="The drafter returned an invalid draft"):
+_OTHER = "Choose another drafter; its author finds what a draft must be in drafters/base.py."
+
+
+class DraftContractError(SpecDiffError, code="draft", title="The drafter returned an invalid draft", hint=_OTHER):
     """A drafter broke its contract: wrong shapes, ids out of range, or an impossible q."""
 
 

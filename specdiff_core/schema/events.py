@@ -60,8 +60,8 @@ class Choice(Struct, frozen=True, kw_only=True):
     """γ and T of one round, with the estimates behind them. Of all uncut windows, the one of
     ``best_gamma`` tokens has the largest ``tokens / seconds``. A draft that can be cut may be
     longer, up to ``gamma``, or shorter: it ends where, by the drafter's confidence, a row costs
-    more than it gains. The nodes of a tree are weighed one by one, so there ``best_gamma``,
-    ``tokens`` and ``seconds`` are 0."""
+    more than it gains. The nodes of a tree are weighed one by one, so in its event
+    ``best_gamma``, ``tokens`` and ``seconds`` are 0."""
 
     gamma: Int  # most tokens of a draft
     steps: Int

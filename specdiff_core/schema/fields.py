@@ -38,6 +38,11 @@ def ask(title: str, about: str = "", low: float | None = None, high: float | Non
     return Meta(title=title, description=about, ge=low, le=high, extra_json_schema=form or None, **limits)
 
 
+def option(about: str = "", low: float | None = None, high: float | None = None, **form: Any) -> Meta:
+    """Declare a field that is only a flag, by which errors name it. Arguments as of :func:`ask`."""
+    return ask("", about, low, high, **form)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """A field, for sliders, forms, flags and validation."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from specdiff_core.schema.fields import Field
 from specdiff_core.schema.pairs import PAIRS, drafter_names
-
-PROGRAM = "specdiff" if Path(sys.argv[0]).stem == "specdiff" else "python -m specdiff_core"
-"""The command line as it was called, for hints."""
 
 
 def values_words(field: Field) -> str:

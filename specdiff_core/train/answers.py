@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from specdiff_core.checkpoints.files import replacing
 from specdiff_core.checkpoints.folders import short_path
+from specdiff_core.checkpoints.writing import replacing
 from specdiff_core.measure import prompts as texts
 from specdiff_core.models.network import CausalLM, causal
 from specdiff_core.models.target import Target
@@ -33,6 +33,8 @@ HEADER = "specdiff"
 
 
 class EncodedPrompt(NamedTuple):
+    """A prompt as the target reads it."""
+
     id: str
     flavour: str
     tokens: tuple[int, ...]
@@ -111,6 +113,8 @@ class ShardRow(NamedTuple):
 
 
 class _Header(msgspec.Struct):
+    """A shard's own account: the stored layers, and of each answer what :func:`save_shard` writes."""
+
     layers: list[int]
     rows: list[dict[str, Any]]
 

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from specdiff_core.checkpoints.files import empty_folder
 from specdiff_core.checkpoints.folders import short_path
 from specdiff_core.checkpoints.own_pairs import parse, register_pair
 from specdiff_core.checkpoints.sources import is_local
+from specdiff_core.checkpoints.writing import empty_folder
 from specdiff_core.decoding.clock import DeviceClock
 from specdiff_core.decoding.loop import Ending, speculate
 from specdiff_core.drafters.base import Drafter

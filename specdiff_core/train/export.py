@@ -13,11 +13,11 @@ import gguf
 import numpy as np
 from torch import Tensor
 
-from specdiff_core.checkpoints.files import replacing, write_folder
 from specdiff_core.checkpoints.folders import read_config, read_gguf, short_path
 from specdiff_core.checkpoints.gguf import LAYER
 from specdiff_core.checkpoints.own_pairs import drafter_kind
 from specdiff_core.checkpoints.sources import is_gguf, resolve
+from specdiff_core.checkpoints.writing import replacing, write_folder
 from specdiff_core.models.causal import read_tables
 from specdiff_core.models.dflash import COPIES, PAIR_ROWS, DFlashDraftModel, from_folder, speculators_config
 from specdiff_core.models.eagle import Eagle3Head, load_eagle, save_eagle

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from specdiff_core.checkpoints.files import replacing
 from specdiff_core.checkpoints.folders import short_path
+from specdiff_core.checkpoints.writing import replacing
 from specdiff_core.schema.errors import SpecDiffError
 from specdiff_core.train.curve import METRICS
 from specdiff_core.train.muon import Muon

@@ -32,11 +32,13 @@ FREE = 1 / 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
+    """What is stored of answers, how long they are, and how they are drawn."""
+
     layers: Sequence[int]  # layers to store, if any; 0 is the first. The last one's output is normed
     ends: Sequence[int]  # ids that end an answer
     new_tokens: int  # most tokens of an answer; looping ones end early
     temperatures: Sequence[float] = (0.0, 0.7)  # a prompt is answered once at each, in random order
-    slots: int = 96  # answers written at once
+    slots: int = 96  # answers written in parallel
     seed: int = 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.checkpoints.files import write_folder
+from specdiff_core.checkpoints.writing import write_folder
 from specdiff_core.models.masked import MaskedDraftModel
 from specdiff_core.models.network import causal
 from specdiff_core.train.answers import Batch

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdiff_core.checkpoints.files import write_folder
 from specdiff_core.checkpoints.own_pairs import drafter_kind
 from specdiff_core.checkpoints.sources import is_gguf
+from specdiff_core.checkpoints.writing import write_folder
 from specdiff_core.models.dflash import DFlashDraftModel, from_folder, speculators_config
 from specdiff_core.models.network import attend
 from specdiff_core.schema.errors import ConfigError

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdiff_core.checkpoints.files import write_folder
+from specdiff_core.checkpoints.writing import write_folder
 from specdiff_core.models.masked import ARCHITECTURE, MaskedDraftModel, load_masked
 from specdiff_core.models.network import attend
 from specdiff_core.schema.errors import ConfigError

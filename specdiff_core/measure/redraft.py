@@ -1,4 +1,4 @@
-"""One block, drafted with every window and number of denoising steps: what γ and T change."""
+"""The round that pages show large, drafted again with every window and number of steps: what γ and T change."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from specdiff_core.schema.pairs import find_pair
 from specdiff_core.schema.settings import DecodeConfig, cut_steps
 from specdiff_core.schema.summary import header_of, staged
 
-WIDEST, STEPS = 16, (1, 2, 4, 8)
+LARGEST_GAMMA, STEPS = 16, (1, 2, 4, 8)
 
 
 def window_settings(config: DecodeConfig) -> dict[str, DecodeConfig]:
-    """``γ/T`` -> ``config`` with each window γ up to :data:`WIDEST` and the drafter's longest, and each T of
-    :data:`STEPS` up to γ."""
-    longest = find_pair(config.pair).drafter(config.drafter).clamp_gamma(min(WIDEST, config.max_new_tokens))
+    """``γ/T`` -> ``config`` with each window γ that fits and each T of :data:`STEPS` up to γ. γ is at most
+    :data:`LARGEST_GAMMA`, the drafter's longest window, and all new tokens but the target's own."""
+    limit = min(LARGEST_GAMMA, config.max_new_tokens - 1)
+    longest = find_pair(config.pair).drafter(config.drafter).clamp_gamma(limit)
     return {
         f"{gamma}/{steps}": dataclasses.replace(config, gamma=gamma, steps=steps)
         for gamma, steps in itertools.product(range(1, longest + 1), STEPS)
@@ -29,7 +30,8 @@ def window_settings(config: DecodeConfig) -> dict[str, DecodeConfig]:
 
 
 def staged_round(run: Sequence[Event]) -> tuple[RunStarted, int]:
-    """The header of a run and the number of its staged round. Raises SpecDiffError if it drafted no window."""
+    """The header of a run and the number of the round to draft again, which
+    :func:`~specdiff_core.schema.summary.staged` finds. Raises SpecDiffError if the run drafted no window."""
     header, shown = header_of(run), staged(run)
     if header is None or shown is None:
         raise SpecDiffError("This run drafted no window.", hint="Run it with a drafter that fills blanks.")
@@ -37,7 +39,7 @@ def staged_round(run: Sequence[Event]) -> tuple[RunStarted, int]:
 
 
 def redraft(decoder: Decoder, run: Sequence[Event], **options: Any) -> Iterator[tuple[str, Event]]:
-    """The staged round of a run, drafted and checked again in all :func:`window_settings`.
+    """The :func:`staged_round` of a run, drafted and checked again with all :func:`window_settings`.
 
     Args:
         options: of each decode.
