@@ -23,6 +23,7 @@ from app.run import kept
 from specdiff_core.explorations.base import Board, Report, Switch
 from specdiff_core.explorations.figures import Figure, Slider
 from specdiff_core.schema import events, methods, settings, summary, trace
+from specdiff_core.schema.pairs import PAIRS
 
 STATE = Path(__file__).resolve().parent.parent / "app" / "static" / "state"
 FILE, SHARED = STATE / "events.d.ts", STATE / "declared.js"
@@ -109,6 +110,7 @@ def shared() -> str:
         "LONGEST_LINK": ("number", routes.LONGEST_LINK),
         "RUN_NAME": ("string", kept.RUN_NAME),
         "OPENS": ("Record<string, string>", links.OPENS),
+        "OWN_TARGETS": ("Record<string, string>", {one.name: one.short for one in PAIRS.values() if one.offline}),
         "SAME_TEXT": ("unknown[]", [rule for rule in settings.Rule if rule.same_text]),
     }
     lines = ["// deno-fmt-ignore-file", "// Made by `python -m tests.event_types`.", ""]

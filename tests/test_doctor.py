@@ -439,7 +439,7 @@ def test_a_wrong_shift_on_the_command_line_is_named(
     assert (final["facts"]["suspect"], final["settings"]["drafter"]) == ("shift", "masked")
     assert str(tmp_path) not in final["provenance"]["command"]
     assert main([*asked, "--shift", "1"]) == 0
-    assert "masked looks correctly declared" in capsys.readouterr().out
+    assert "isn’t low" in capsys.readouterr().out
     again = ["doctor", "--pair", final["settings"]["pair"], "--drafter", "masked", *PATIENT]
     assert main(again) == 0, "the name of a pair says everything about it"
     assert "The shift looks wrongly declared" in capsys.readouterr().out

@@ -95,3 +95,17 @@ def test_the_gain_of_a_loss_is_held_against_its_texts() -> None:
     steady = learn._change(every, [[kept, kept + 1] * 10 for kept in range(8)])
     assert steady["value"] == pytest.approx(5 / 4.5)
     assert 1 < steady["low"] < steady["value"] < steady["high"]
+
+
+@pytest.mark.parametrize(("low", "words"), [(1.01, "streak-distillation drafts better"), (0.97, "chance")])
+def test_a_speed_up_of_the_race_stands_beside_its_own_tokens_and_interval(low: float, words: str) -> None:
+    rows = [
+        {"objective": learn.LABELS[name], "seconds": seconds, "step": 1, "tau": tau, "alpha_at": [0.5], "guess": []}
+        for name, tau in ((learn.TOKENS, 1.74), (learn.STREAK, 1.84)) for seconds in (0.0, 60.0)
+    ]  # fmt: skip
+    raced = {"race": learn.STREAK, "prompts": 4, "speedup": 1.26, "low": 0.92, "high": 1.73, "tau": 1.94}
+    facts = {"change": {"value": 1.06, "low": low, "high": 1.11}, "race": {learn.STREAK: raced}, "learnt": ["one"]}
+    report = parse(Learn, {}).report(rows, facts)
+    assert "1.84" in report.answer and "1.26" not in report.answer and words in report.answer
+    (note,) = (note for note in report.notes if "1.26×" in note)
+    assert "0.92 to 1.73" in note and "1.94" in note and "contains 1" in note

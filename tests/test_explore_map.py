@@ -18,7 +18,7 @@ from specdiff_core.engine import Engine
 from specdiff_core.explorations import what_it_takes, window_map
 from specdiff_core.explorations.leaderboard import accepted_lengths
 from specdiff_core.explorations.measured import Runs
-from specdiff_core.explorations.prediction import agreement, expected_tau, geometric_tau, predicted
+from specdiff_core.explorations.prediction import agreement, break_even, expected_tau, geometric_tau, predicted
 from specdiff_core.explorations.run import ExplorationRun
 from specdiff_core.explorations.text import joint
 from specdiff_core.explorations.what_it_takes import WhatItTakes
@@ -143,6 +143,8 @@ def test_expected_tokens() -> None:
     assert expected_tau([]) == 1.0
     assert geometric_tau(0.5, 2) == expected_tau([0.5, 0.5]) == 1.75
     assert geometric_tau(1.0, 4) == 5.0
+    assert break_even(1.75, 2) == pytest.approx(0.5) and break_even(1.0, 2) == pytest.approx(0, abs=1e-9)
+    assert break_even(3.1, 2) is None, "more than γ + 1 tokens"
     rows = [{"predicted": 1.05, "speedup": 1.0}, {"predicted": 1.2, "speedup": 1.0}, {}]
     assert agreement(rows) == {"cells": 2, "within_10_percent": 0.5}
 

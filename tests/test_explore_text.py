@@ -8,7 +8,8 @@ import pytest
 from exploring import explore
 
 from specdiff_core.engine import Engine
-from specdiff_core.explorations.text import WhichText, token_kind
+from specdiff_core.explorations.text import FEWEST, WhichText, token_kind
+from specdiff_core.schema.fields import parse
 from specdiff_core.schema.metrics import fold
 from specdiff_core.schema.trace import read_trace
 
@@ -63,3 +64,25 @@ def test_every_tested_token_of_a_tree_is_of_one_kind(engine: Engine) -> None:
 )
 def test_kinds_of_tokens(piece: str, line: str, kind: str) -> None:
     assert token_kind(piece, line) == kind
+
+
+def test_every_kind_that_is_drawn_is_compared() -> None:
+    shares = (("symbol", 557, 0.74, 0.70, 0.78), ("quotation mark", 13, 0.69, 0.42, 0.87), ("word", 900, 0.4, 0.3, 0.5))
+    few = ("name", FEWEST - 1, 0.9, 0.5, 1.0)
+    fields = ("name", "tested", "accepted", "low", "high")
+    rows: list[dict[str, Any]] = [
+        {"method": "dflash", "group": group, **dict(zip(fields, values, strict=True))}
+        for values in (*shares, few)
+        for group in ("token", "text")
+    ]
+    lengths = [
+        {"method": method, "group": "length", "context": 64 * at, "rounds": 99, "speedup": speed,
+         "seconds_per_token": 0.01, "tau": 2.0, "pass_seconds": 0.01}
+        for method, speeds in (("vanilla", (1.0, 1.0)), ("dflash", (1.8, 0.9))) for at, speed in enumerate(speeds)
+    ]  # fmt: skip
+    report = parse(WhichText, {}).report(rows + lengths, {"examples": {}})
+    figure = next(figure for figure in report.figures if figure.key == "token")
+    drawn = figure.data[0]["y"]
+    assert drawn == [name for name, *_ in shares] and all(name in report.answer for name in drawn)
+    assert "name" in figure.hint and "“name”" not in report.answer
+    assert "no longer pays" in report.answer and "0.90×" in report.answer

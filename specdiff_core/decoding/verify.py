@@ -25,7 +25,7 @@ from specdiff_core.schema.settings import KindName, Rule, Selection
 Decision = tuple[Verdict, Tensor]
 """A verdict, and the distribution ``[V]`` that its extra token was drawn from."""
 SELECTED = "A selected draft no longer follows q: its tokens are tested as point masses."
-WALKED = "The nodes of a tree are alternatives: the target's own draws walk it."
+WALKED = "At each node of a tree the target chooses its own token, and the branch with that token is followed."
 NO_PROBS = "The drafter gives no probabilities: its tokens are tested as point masses."
 IN_ROUNDS = "Multi-round selection tests the drafts one after the other with p/q, whatever the rule."
 CHOSEN_BY_VALUE = "Positions were chosen by their drawn values: p/q would be biased, so every token is a point mass."

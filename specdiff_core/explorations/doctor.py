@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DRAFTERS = [name for name in drafter_names() if name != NONE.name]
 WEAK = 1.3  # below this τ drafting does not pay even with cheap passes
 NOTHING = 0.15  # acceptance of first tokens below which a drafter is misread rather than weak
-LOW = 2.0  # τ of another engine that counts as low
+LOW = 2.0  # τ below this counts as low
 TABLES, HEAT, COST = "tables", "temperature", "cost of a round"
 CONFIRM = {
     "shift": "race it with that shift (--shift for a denoiser; for a block drafter, see whether its first slot is the "
@@ -144,8 +144,10 @@ def _verdict(
         copies = [] if cause == TABLES else copies
         return _judged("wrong", cause, finding, *also, *copies, change=best["change"])
     verdict = "weak" if tau < WEAK else "right"
-    words = f"{name} is weak" if tau < WEAK else f"{name} looks correctly declared"
-    finding = f"{words}: τ is {tau:.2f} as declared, and none of {len(changed)} changes raises it."
+    words = f"{name} is weak" if tau < WEAK else f"The settings of {name} aren’t to blame"
+    if tau >= LOW:
+        words = f"The acceptance of {name} isn’t low"
+    finding = f"{words}: τ is {tau:.2f} as declared, and none of {len(changed)} changed settings raises it."
     also = [finding, *copies]
     worst = next(iter(facts["kinds"]), None)
     if worst and worst["high"] < 1 and worst["tau"] < WEAK <= worst["others"]:
@@ -222,14 +224,20 @@ def _changes(rows: Iterable[dict[str, Any]]) -> Figure:
     shown = [row for row in rows if row.get("ratio")]
     names = [f"{row['declaration']}: {row['change']}" for row in shown]
     words = [[None, f"{name}: τ = {row['tau']:.2f}"] for name, row in zip(names, shown, strict=True)]
-    look: dict[str, Any] = {"customdata": words, "error_y": draw.whisker(shown, "ratio")}
+    look: dict[str, Any] = {"customdata": words, "error_x": draw.whisker(shown, "ratio"), "orientation": "h"}
     return Figure(
         key="changes",
         title="With one thing changed",
         hint="above 1: the change gains tokens",
         wide=True,
-        data=[draw.bars([escaped(name) for name in names], [row["ratio"] for row in shown], "τ", "@draft", **look)],
-        layout=axes("", "τ over τ as declared, ×", xaxis=CATEGORY, yaxis=draw.FROM_ZERO, shapes=[ONE]),
+        data=[draw.bars([row["ratio"] for row in shown], [escaped(name) for name in names], "τ", "@draft", **look)],
+        layout=axes(
+            "τ over τ as declared, ×",
+            "",
+            xaxis=draw.FROM_ZERO,
+            yaxis=CATEGORY | {"autorange": "reversed"},
+            shapes=[ONE | {"xref": "x", "x0": 1, "yref": "paper", "y0": 0}],
+        ),
         empty="Bars appear when the first change has been tried.",
     )
 

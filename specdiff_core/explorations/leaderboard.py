@@ -67,7 +67,10 @@ def looks(ranked: Mapping[float, Sequence[Row]]) -> dict[str, Look]:
 def _exactness(row: Row) -> list[str]:
     """How exact a row's texts are, and the reason."""
     if row["method"] == BASELINE:
-        return ["the target itself", "Vanilla decoding: one target pass per token."]
+        return [
+            "the reference",
+            "Vanilla decoding: one target pass per token. The others’ texts are compared with its.",
+        ]
     if not row["lossless"]:
         return ["✕ not exact", "This rule can change the distribution of the text."]
     if not row["temperature"] and row["flavour"] != MEAN:

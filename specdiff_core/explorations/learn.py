@@ -23,7 +23,7 @@ from specdiff_core.explorations.fields import EMBEDDED
 from specdiff_core.explorations.figures import Figure, Style, axes
 from specdiff_core.explorations.measured import Runs
 from specdiff_core.explorations.run import command_words
-from specdiff_core.explorations.wording import Row, escaped, interval_words, plural, ratio, speedup
+from specdiff_core.explorations.wording import Row, escaped, interval_words, plural, ratio, speedup, speedup_words
 from specdiff_core.measure.prompts import OWN_TEXTS, Prompt, ranks
 from specdiff_core.measure.statistics import paired
 from specdiff_core.schema.decoder import Stop
@@ -166,20 +166,30 @@ class Learn(OnPrompts, frozen=True, kw_only=True):
         answer, notes, change = "", list[str](), facts.get("change")
         raced = {name: row for name, row in facts["race"].items() if row.get("speedup")}
         if all(len(curve) > 1 for curve in by.values()):
-            speeds = {name: f" and {speedup(raced[name]['speedup'])}" if name in raced else "" for name in by}
-            ends = [f"with {LABELS[name]} τ = {ratio(curve[-1]['tau'])}{speeds[name]}" for name, curve in by.items()]
+            tokens, streak = (by[name][-1] for name in (TOKENS, STREAK))
             answer = (
-                f"After {by[STREAK][-1]['seconds']:.0f} s of training each, from random weights: {'; '.join(ends)}."
+                f"After {streak['seconds']:.0f} s of training each, from random weights, τ is {ratio(tokens['tau'])} "
+                f"with the {LABELS[TOKENS]} and {ratio(streak['tau'])} with {LABELS[STREAK]}"
             )
-        if change:
-            verdict = "after such short training, no clear difference"
-            if round(change["low"], 2) > 1:
-                verdict = "it drafts better"
-            elif round(change["high"], 2) < 1:
-                verdict = "it drafts worse"
+            if change:
+                low, high = (round(change[end], 2) for end in ("low", "high"))
+                verdict = "; that contains 1, so the difference may be chance"
+                if low > 1 or high < 1:
+                    verdict = f": {LABELS[STREAK]} drafts {'better' if low > 1 else 'worse'}"
+                answer += (
+                    f", {ratio(change['value'])} times as much (95 % interval {ratio(low)} to {ratio(high)} over "
+                    f"held-out texts){verdict}"
+                )
+            answer += "."
+        if trained := {name: raced[name] for name in by if name in raced}:
+            speeds = (
+                f"{LABELS[name]} {speedup_words(row)} ({interval_words(row)}) with τ = {ratio(row['tau'])}"
+                for name, row in trained.items()
+            )
+            unclear = all(row.get("low") is not None and row["low"] <= 1 <= row["high"] for row in trained.values())
             notes.append(
-                f"With streak-distillation τ is {ratio(change['value'])} times that with the token-wise loss (95 % "
-                f"interval {ratio(change['low'])} to {ratio(change['high'])} over held-out texts): {verdict}."
+                f"Raced against vanilla on held-out prompts: {'; '.join(speeds)}."
+                + (" Each interval contains 1, so the race shows no clear speed-up." if unclear else "")
             )
         if answer:
             notes.append(

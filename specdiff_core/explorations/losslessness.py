@@ -162,8 +162,9 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         words = words if within else []
         words += [self._outside(row) for row in last if row["rule"] not in within]
         unseen = (
-            f"The rule {row['rule']} is not exact, but you would not notice it here: its bias is at most "
-            f"{ratio(row['bias_high'], 3)} (99 %); 100 times as many runs would narrow that to a tenth."
+            f"The rule {row['rule']} is not exact, but you would not notice it here: its distance in total "
+            f"variation is at most {ratio(row['bias_high'], 3)} (99 %); 100 times as many runs would narrow that to a "
+            "tenth."
             for row in last
             if not row["lossless"] and row["rule"] in within and self.temperature
         )
@@ -180,7 +181,10 @@ class Losslessness(Exploration, frozen=True, kw_only=True):
         if row["p_value"] >= PVALUE:
             return f"{row['rule']} is outside the noise of exact samples, perhaps by chance (p = {row['p_value']:.1g})"
         bounds = f"{ratio(row['bias_low'], 3)} to {ratio(row['bias_high'], 3)}"
-        return f"{row['rule']} has a bias of {bounds} (99 %, p < 10⁻⁶)"
+        return (
+            f"{row['rule']} is {bounds} away from the target’s distribution, in total variation (99 % interval, "
+            "p < 10⁻⁶)"
+        )
 
 
 def _joint(outcomes: list[dict[str, Any]]) -> Figure:

@@ -30,6 +30,18 @@ def geometric_tau(alpha: float, gamma: int) -> float:
     return gamma + 1.0 if alpha >= 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
+def break_even(cost: float, gamma: int) -> float | None:
+    """The smallest α, one for all positions, at which :func:`geometric_tau` is the cost of a round in vanilla tokens
+    (arXiv 2211.17192, theorem 3.8); None if not even γ + 1 tokens pay for it."""
+    if cost > gamma + 1:
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if geometric_tau(middle, gamma) < cost else (low, middle)
+    return high
+
+
 def predicted(cell: BenchSetting, drafted: Metrics, vanilla: Metrics, curve: PassCosts) -> dict[str, float]:
     """The prediction for a cell: E[τ] from its measured α_j, and the speed-up if a round costs T bare drafter passes
     and one bare pass of the target over γ + 1 rows. Prefill costs both the same."""

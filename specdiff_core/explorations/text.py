@@ -16,7 +16,7 @@ from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.fields import METHOD
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, axes
 from specdiff_core.explorations.measured import Runs
-from specdiff_core.explorations.wording import percent, ratio, shortlist, speedup
+from specdiff_core.explorations.wording import listed, percent, ratio, shortlist, speedup
 from specdiff_core.measure.statistics import wilson
 from specdiff_core.measure.store import Rows
 from specdiff_core.schema.decoder import Stop
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ENTROPIES = (0.01, 0.1, 0.3, 0.6, 1.0, 1.5, 2.2, 3.0)
 """Boundaries between classes of the target's entropy, nats."""
+FEWEST = 10
+"""Tested tokens from which a class is drawn and compared."""
 GROUPS = {
     "token": ("By kind of token", "of the tokens that the target tested", ""),
     "entropy": ("By the target’s entropy", "of its distribution at temperature 1", "nats"),
@@ -122,18 +124,24 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
             yield Step(done, total, f"{labels[name]}: {prompt.id}", answer)
 
     def report(self, rows: list[dict[str, Any]], facts: dict[str, Any]) -> Report:
-        sorted_by = {group: [row for row in rows if row["group"] == group] for group in (*GROUPS, "length")}
-        grown, width = sorted_by["length"], facts.get("width", self.width)
-        method = next((row["method"] for row in sorted_by["text"]), "")
+        grown, width = [row for row in rows if row["group"] == "length"], facts.get("width", self.width)
+        method = next((row["method"] for row in rows if row["group"] == "text"), "")
+        classes = {group: [row for row in rows if (row["group"], row["method"]) == (group, method)] for group in GROUPS}
+        enough = {group: [row for row in own if row["tested"] >= FEWEST] for group, own in classes.items()}
         label = draw.styles([method])[method].label if len(self.methods) > 1 and method else ""
-        guessed = _guessed([row for row in sorted_by["token"] if row["method"] == method], facts, label)
-        answers = [words for words in (guessed, self._lengthened(grown)) if words]
+        answers = _guessed(enough["token"], facts, label), self._lengthened(grown, width)
+
+        def hint(group: str, words: str) -> str:
+            few = [row["name"] for row in classes[group] if row not in enough[group]]
+            omitted = f"not drawn, with fewer than {FEWEST} tested tokens: {listed(few)}" if few else ""
+            return "; ".join(filter(None, (f"{label}: {words}" if label else words, omitted)))
+
         figures = [
             Figure(
                 key=group,
                 title=title,
-                hint=f"{label}: {hint}" if label else hint,
-                data=[_shares(method_rows)],
+                hint=hint(group, words),
+                data=[_shares(enough[group])],
                 layout=axes(
                     "share of tested tokens accepted",
                     unit,
@@ -141,35 +149,39 @@ class WhichText(AtTemperature, frozen=True, kw_only=True):
                     yaxis=draw.CATEGORY | {"autorange": "reversed"},
                 ),
             )
-            for group, (title, hint, unit) in GROUPS.items()
-            if (method_rows := [row for row in sorted_by[group] if row["method"] == method])
+            for group, (title, words, unit) in GROUPS.items()
+            if enough[group]
         ]
         return Report(
-            answer=" ".join(answers[:1]),
-            notes=answers[1:],
+            answer=" ".join(filter(None, answers)),
             figures=[*figures, *(_by_length(grown, width) if len({row["context"] for row in grown}) > 1 else ())],
             titles={name: find_method(name).label for name in self.methods},
         )
 
-    def _lengthened(self, rows: Sequence[Mapping[str, Any]]) -> str:
+    def _lengthened(self, rows: Sequence[Mapping[str, Any]], width: int) -> str:
+        """Whether drafting pays in the longest part of the texts, compared with the shortest."""
         timed = [row for row in rows if row["method"] != BASELINE and row["speedup"] and row["rounds"] > 8]
         vanilla = [row for row in rows if row["method"] == BASELINE and row["seconds_per_token"] and row["rounds"] > 8]
-        if len(vanilla) < 2 or not timed:
+        if len(vanilla) < 2 or len(timed) < 2:
             return ""
         method = max(
             {row["method"] for row in timed}, key=lambda name: max(r["speedup"] for r in timed if r["method"] == name)
         )
         curve = [row for row in timed if row["method"] == method]
+        first, last = curve[0], curve[-1]
+        words = {(True, True): "still pays", (False, True): "pays", (True, False): "no longer pays"}
+        pays = words.get((first["speedup"] >= 1, last["speedup"] >= 1), "doesn’t pay")
+        begin = f"from token {first['context']} on" if first["context"] else f"in the first {width} tokens"
         return (
-            f"{find_method(method).short} reaches {speedup(curve[0]['speedup'])} after {curve[0]['context']} tokens of "
-            f"text and {speedup(curve[-1]['speedup'])} after {curve[-1]['context']}; a vanilla token takes "
-            f"{1000 * vanilla[0]['seconds_per_token']:.2f} ms and then "
-            f"{1000 * vanilla[-1]['seconds_per_token']:.2f} ms."
+            f"From token {last['context']} on, drafting {pays}: {find_method(method).short} reaches "
+            f"{speedup(last['speedup'])}, against {speedup(first['speedup'])} {begin} (measured without intervals); a "
+            f"vanilla token takes {1000 * vanilla[-1]['seconds_per_token']:.1f} ms there, and "
+            f"{1000 * vanilla[0]['seconds_per_token']:.1f} ms at the start."
         )
 
 
 def _guessed(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], label: str) -> str:
-    kinds = sorted((row for row in rows if row["tested"] >= 20), key=lambda row: -row["accepted"])
+    kinds = sorted(rows, key=lambda row: -row["accepted"])
     if len(kinds) < 2:
         return ""
 

@@ -13,8 +13,8 @@ from specdiff_core.explorations import figures as draw
 from specdiff_core.explorations.base import Answer, AtTemperature, Report, Step
 from specdiff_core.explorations.figures import FROM_ZERO, Figure, Slider, axes, styles
 from specdiff_core.explorations.measured import RUN_COLUMNS, Runs, fastest
-from specdiff_core.explorations.prediction import joint_rates
-from specdiff_core.explorations.wording import Row, listed, ratio, slower, speedup, with_interval
+from specdiff_core.explorations.prediction import break_even, joint_rates
+from specdiff_core.explorations.wording import Row, interval_words, listed, ratio, slower, speedup_words, with_interval
 from specdiff_core.measure.grid import BenchSetting
 from specdiff_core.schema.decoder import Stop
 from specdiff_core.schema.methods import BASELINE, Method, find_method, methods_of
@@ -108,11 +108,7 @@ class WhatItTakes(AtTemperature, frozen=True, kw_only=True):
         best = fastest(rows)
         slow = [row["label"] for row in rows if row.get("speedup") and slower(row)]
         return Report(
-            answer=""
-            if best is None
-            else f"A round pays off if it yields more tokens than it costs: {best['label']} yields "
-            f"{ratio(best['tau'])} tokens in the time of {ratio(best['cost'])} vanilla tokens, "
-            f"{speedup(best['speedup'])}.",
+            answer=" ".join([*_break_even(rows), *_fastest(best)]),
             notes=[
                 *([f"Slower than vanilla: {listed(slow)}."] if slow else []),
                 "The formula assumes one α for all positions and rounds, but real drafts come in streaks: a token is "
@@ -120,6 +116,26 @@ class WhatItTakes(AtTemperature, frozen=True, kw_only=True):
             ],
             figures=[_plane(rows), *_serving(rows, facts), _passes(rows, facts), _lengths(rows)],
             titles={row["race"]: row["label"] for row in rows if row.get("race")},
+        )
+
+
+def _break_even(rows: Sequence[Row]) -> Iterator[str]:
+    """From which acceptance, and up to which cost, the fastest single window pays."""
+    window = fastest(row for row in rows if _one_window(row) and row.get("alpha") and row["gamma"] > 1)
+    if window and (alpha := break_even(window["cost"], window["gamma"])) is not None:
+        yield (
+            f"If a round with γ {window['gamma']} costs {ratio(window['cost'])} vanilla tokens, as with "
+            f"{window['label']} here (drafting: {ratio(window['draft_cost'])} target passes), drafting pays from an "
+            f"acceptance rate α of {ratio(alpha)} on; it has {ratio(window['alpha'])}. With its τ of "
+            f"{ratio(window['tau'])}, drafting pays as long as a round costs fewer vanilla tokens than that."
+        )
+
+
+def _fastest(best: Row | None) -> Iterator[str]:
+    if best:
+        yield (
+            f"The fastest, {best['label']}, yields {ratio(best['tau'])} tokens for {ratio(best['cost'])}: "
+            f"{speedup_words(best)} ({interval_words(best)})."
         )
 
 
@@ -132,7 +148,7 @@ def _plane(rows: list[dict[str, Any]]) -> Figure:
         round = f"{1000 * row['seconds_per_round']:.1f} ms a round"
         return f"{row['label']}: {with_interval(row)}<br>{round}"
 
-    hint = "★: the page’s sandbox, in bare vanilla passes; lines of equal speed-up, dashed: 1×"
+    hint = "ring: the page’s sandbox, in bare vanilla passes; lines of equal speed-up, dashed: 1×"
     return draw.plane(measured, lambda row: look[row["method"]], words, key="plane", wide=True, hint=hint)
 
 

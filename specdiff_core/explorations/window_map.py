@@ -297,7 +297,8 @@ def _by_gamma(cells: Sequence[Row], facts: Mapping[str, Any]) -> Iterator[Figure
     yield Figure(
         key="block",
         title="Drag γ over one drafted block",
-        hint="lines: predicted from measured acceptance and bare passes; open marks: measured; both with prefill",
+        hint="lines: predicted from measured acceptance and bare passes; open marks: measured; rings: this γ; all with "
+        "prefill",
         formula="by_gamma",
         race=widest["race"],
         sliders=[Slider("gamma", "γ", "Tokens drafted per round", 1, widest["gamma"], 1, min(4, widest["gamma"]))],

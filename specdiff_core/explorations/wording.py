@@ -29,9 +29,9 @@ def speedup_words(row: Row) -> str:
     return speedup(row["speedup"]) if row["speedup"] >= 1 or slower(row) else f"{ratio(row['speedup'])}×"
 
 
-def percent(share: float) -> str:
-    """A share as a whole percentage."""
-    return f"{100 * share:.0f} %"
+def percent(share: float, digits: int = 0) -> str:
+    """A share as a percentage."""
+    return f"{100 * share:.{digits}f} %"
 
 
 def plural(count: int, noun: str) -> str:

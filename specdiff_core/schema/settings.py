@@ -123,7 +123,7 @@ class Selection(Option):
     """How the target uses several drafts of one round (``decoding/verify.py``)."""
 
     SELF = "self", "Self-selection: the target scores all, the best is tested (SpecDiff-2)"
-    TRIE = "trie", "Trie: the target's draws walk all of them"
+    TRIE = "trie", "Trie: they form a tree, and the target follows the branch of its own tokens"
     MULTI_ROUND = "multi_round", "Multi-round: one after the other, p/q on what is left of p"
 
 

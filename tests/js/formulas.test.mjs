@@ -46,7 +46,10 @@ test('drag γ over a block: tokens per round rise while the speed-up, prefill in
   const measured = starOf(found, 'speed-up, measured');
   assert.deepEqual([measured.x, measured.y], [[4, 2], [1.5, 1.4]], 'of the same T only');
   near(starOf(found, 'this γ').y[0], tau.y[1]);
-  assert.match(found.words[0], /^Predicted at γ 2: 2\.62 tokens per round, 1\.36×/);
+  assert.match(found.words[0], /predicted 2\.62 .* 1\.36×, measured 2\.50 and 1\.40×/);
+  const widest = FORMULAS.by_gamma(MAP, { race: 'a' }, { gamma: 4 }, null);
+  assert.match(widest.words[0], /took 10\.0 ms a round/, 'alone the passes take less');
+  assert.match(FORMULAS.by_gamma(MAP, { race: 'a' }, { gamma: 3 }, null).words[0], /not measured/);
   assert.match(found.words[1], /rise from .* while the speed-up falls/);
 });
 
@@ -108,7 +111,9 @@ test('temperature acts on the recorded probabilities, and the matched one is fou
   near(starOf(found, 'matched').x[0], 2, 1e-6);
   near(starOf(found, 'matched').y[0], 1, 1e-6);
   assert.deepEqual(starOf(found, 'α, measured').x, [2]);
-  assert.match(found.words[0], /for a target at 1\.00: 2\.00, where α is 1\.00/);
+  assert.match(found.words[0], /for a target at 1\.00: 2\.00, where α is 1\.00. At 1\.00 it is/);
+  const same = FORMULAS.matched(answer, {}, { target: 1, drafter: 2 }, null);
+  assert.match(same.words[0], /where α is 1\.00\.$/, 'it is said once');
 });
 
 test('a measurement says about how long it takes: by its settings and its pair', () => {

@@ -96,4 +96,5 @@ export const OPENS = /** @type {Record<string, string>} */ ({
  tab: "",
  methods: "race",
 });
+export const OWN_TARGETS = /** @type {Record<string, string>} */ ({"embedded": "Llama-Tales"});
 export const SAME_TEXT = /** @type {unknown[]} */ (["match"]);

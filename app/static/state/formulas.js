@@ -5,8 +5,8 @@ import { acceptance, normalised, sum } from './draws.js';
 import { expectedTau } from './sandbox.js';
 import { costAt } from './costs.js';
 import { piece } from './detokenize.js';
-import { plural, ratio, times } from './format.js';
-import { column, largest, range, rowOf, trace } from './plotting.js';
+import { milliseconds, plural, ratio, times } from './format.js';
+import { column, largest, range, ring, rowOf, trace } from './plotting.js';
 import { serving } from './serving.js';
 /** @import { Answer, Figure } from './exploration.js' */
 /** @import { Lane } from './lane.js' */
@@ -20,6 +20,16 @@ export function blockOf(lane, gamma) {
   );
   const mixed = rounds.find(({ verified }) => verified?.accepted && verified.accepted < gamma);
   return mixed ?? rounds[0] ?? null;
+}
+
+/** Why a prediction is above the measurement: passes take longer between others than alone.
+ *  @param {Record<string, any>} row @param {{gain: number, cost: number}} predicted `cost`: seconds */
+function slowerWords({ speedup, draft_seconds: draft, verify_seconds: verify }, { gain, cost }) {
+  const spent = draft + verify;
+  return gain > speedup && spent > cost
+    ? ` In these runs, drafting and verifying took ${milliseconds(spent)} a round; the bare ` +
+      `passes of the prediction take ${milliseconds(cost)}.`
+    : '';
 }
 
 /** Tokens per round and speed-up by γ, for the α_j of the widest window. Vanilla and the round both
@@ -36,7 +46,7 @@ function byGamma(answer, figure, { gamma }, lane) {
     const tau = expectedTau(raceRow.alpha_at.slice(0, size));
     const cost = costAt(curve.draft, size) + (passes(size) - 1) * costAt(curve.again, size) +
       costAt(curve.target, size + 1);
-    return { size, tau, gain: (costAt(curve.target, 1) + rest) / (cost / tau + rest) };
+    return { size, tau, cost, gain: (costAt(curve.target, 1) + rest) / (cost / tau + rest) };
   };
   const grid = range(1, raceRow.gamma).map(at);
   const measured = answer.rows.filter((row) =>
@@ -49,18 +59,20 @@ function byGamma(answer, figure, { gamma }, lane) {
   const kinds = Array(accepted).fill('accepted').concat(accepted < gamma ? ['rejected'] : []);
   const tried = column(measured, 'gamma');
   const speed = (name, x, y, look) => trace(name, x, y, '@lane-2', { ...look, yaxis: 'y2' });
-  const star = { mark: 'star', showlegend: false };
+  const here = measured.find((row) => row.gamma === gamma);
   return {
     data: [
       trace('τ, predicted', sizes, grid.map(({ tau }) => tau), '@draft', { dash: 'solid' }),
       speed('speed-up, predicted', sizes, grid.map(({ gain }) => gain), { dash: 'dash' }),
       trace('τ, measured', tried, column(measured, 'tau'), '@draft', { mark: 'circle-open' }),
       speed('speed-up, measured', tried, column(measured, 'speedup'), { mark: 'square-open' }),
-      trace('this γ', [gamma], [now.tau], '@draft', star),
-      speed('this γ', [gamma], [now.gain], star),
+      ring('this γ', gamma, now.tau, '@draft', { showlegend: false }),
+      ring('this γ', gamma, now.gain, '@lane-2', { showlegend: false, yaxis: 'y2' }),
     ],
     words: [
-      `Predicted at γ ${gamma}: ${ratio(now.tau)} tokens per round, ${times(now.gain)}.`,
+      `At γ ${gamma}: predicted ${ratio(now.tau)} tokens per round and ${times(now.gain)}, ${
+        here ? `measured ${ratio(here.tau)} and ${times(here.speedup)}` : 'not measured'
+      }.${here ? slowerWords(here, now) : ''}`,
       best.size < last.size
         ? `By the prediction, from γ ${best.size} to γ ${last.size} tokens per round ${
           ratio(best.tau) === ratio(last.tau)
@@ -122,12 +134,14 @@ function matched(answer, figure, { target, drafter }) {
           mark: 'circle-open',
         },
       ),
-      trace('these sliders', [drafter], [now], '@lane-2', { mark: 'diamond' }),
+      ring('these sliders', drafter, now, '@lane-2'),
       trace('matched', [best.degree], [best.alpha], '@lane-2', { mark: 'star' }),
     ],
     words: [
       `Matched drafter temperature for a target at ${ratio(target)}: ${ratio(best.degree)}, ` +
-      `where α is ${ratio(best.alpha)}. At ${ratio(drafter)} it is ${ratio(now)}.`,
+      `where α is ${ratio(best.alpha)}.${
+        ratio(drafter) === ratio(best.degree) ? '' : ` At ${ratio(drafter)} it is ${ratio(now)}.`
+      }`,
     ],
   };
 }

@@ -119,7 +119,8 @@ function verdict(view, verified, word, greedy) {
   if (size === 0) return `the target writes ${extra}.`;
   const last = verified.tests[verified.tests.length - 1];
   if (last && TEST_KINDS[last.kind].walks) {
-    const walked = 'the target’s draws follow the tree of ' +
+    const own = greedy ? 'the target’s most probable tokens' : 'the target’s draws';
+    const walked = `${own} follow the tree of ` +
       `${plural(draft ? draft.ids.length : 0, 'node')} for ` +
       `${plural(verified.accepted, 'token')}`;
     if (!view.extra) return `${walked}, and the text ends there.`;

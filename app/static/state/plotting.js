@@ -27,6 +27,13 @@ export const trace = (name, x, y, colour, look = {}) => {
   };
 };
 
+/** What sliders are set to: a ring, wide enough to go around a measured mark. */
+export const ring = (name, x, y, colour, look = {}) =>
+  trace(name, [x], [y], colour, {
+    marker: { symbol: 'circle-open', size: 18, color: colour, line: { width: 2.5 } },
+    ...look,
+  });
+
 export const largest = (all, value) =>
   all.reduce((best, item) => value(item) > value(best) ? item : best, all[0]);
 

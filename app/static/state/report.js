@@ -1,5 +1,6 @@
 // Named facts on how a race was measured. Pure.
 
+import { OWN_TARGETS } from './declared.js';
 import { isServed } from './lane.js';
 import { waiting } from './metrics.js';
 import { plural, quotedWords, ratio } from './format.js';
@@ -26,9 +27,11 @@ export function dateOf(iso) {
     : date.toLocaleDateString('en-GB', { day: 'numeric', month: 'long', year: 'numeric' });
 }
 
-/** The target's file or folder, without the folders above and the revision. @param {RunStarted} header */
-export const modelOf = ({ models: { target = '' } }) =>
-  target.split('/').at(-1)?.replace(/@.*|\.gguf$/g, '') || 'unknown model';
+/** The target's name: this project's own by its pair, others by file or folder, without the folders above and
+ *  the revision. @param {RunStarted} header */
+export const modelOf = ({ server, config: { pair }, models: { target = '' } }) =>
+  (!server && OWN_TARGETS[String(pair)]) ||
+  (target.split('/').at(-1)?.replace(/@.*|\.gguf$/g, '') || 'unknown model');
 
 /** @param {RunStarted} header */
 export const placeOf = (header) =>

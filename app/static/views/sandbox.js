@@ -4,7 +4,7 @@ import { glossed, html, Select, Slider } from './ui.js';
 import { alphasOf, hintWords, presetsOf, resultWords, sandbox } from '../state/sandbox.js';
 import { readCurve, rising } from '../state/costs.js';
 import { times } from '../state/format.js';
-import { trace } from '../state/plotting.js';
+import { ring, trace } from '../state/plotting.js';
 /** @import { Answer } from '../state/exploration.js' */
 /** @import { Sandbox as Box } from '../state/sandbox.js' */
 
@@ -37,9 +37,13 @@ const QUESTIONS = [
   'Give each position its own α. Which one counts most: the first, or the last?',
 ];
 const UNREAD = 'Enter at least two pairs, like “1 4.8, 17 7.0”. The last readable curve is used.';
-const POSITIONS = [['', 'α: one for all'], ['each', 'α: one for each position']];
+const POSITIONS = [['', 'one for all'], ['each', 'one for each']];
 const subscript = (number) =>
   [...String(number)].map((digit) => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]).join('');
+
+/** A list to choose from, below its label. @param {Parameters<typeof Select>[0]} props */
+const Labelled = (props) =>
+  html`<label><span class="sd-sub">${props.label}</span><${Select} ...${props} /></label>`;
 
 /** The sandbox: a hypothetical drafter, with this machine's cost curve or another's. */
 export class Sandbox {
@@ -76,9 +80,8 @@ export class Sandbox {
     }
     if (key !== 'plane') return { data: [] };
     const hovertemplate = 'the sandbox: τ = %{y:.2f}, cost %{x:.2f} bare passes<extra></extra>';
-    const star = { mark: 'star', hovertemplate };
     return {
-      data: [trace(`sandbox ${times(speedup)}`, [cost], [tau], '@accent', star)],
+      data: [ring(`sandbox ${times(speedup)}`, cost, tau, '@accent', { hovertemplate })],
       reach: { x: 1.08 * cost, y: 1.08 * tau },
     };
   }
@@ -110,7 +113,7 @@ export class Sandbox {
     );
     const stops = /** @type {Set<string>} */ (new Set());
     const presets = [
-      ['', 'begin with…'],
+      ['', 'your own'],
       ...Object.keys(presetsOf(answer)).map((words) => [words, words]),
     ];
     const set = (j, now) => this.set({ alphas: alphas.map((old, i) => i === j ? now : old) });
@@ -121,11 +124,11 @@ export class Sandbox {
         <div class="sd-widget-sides">
           <div>
               <div class="sd-sandbox-selects">
-                <${Select} label="What is drafted" value=${box.shape} options=${SHAPES}
+                <${Labelled} label="What is drafted" value=${box.shape} options=${SHAPES}
                   act=${(shape) => this.set({ shape, extra: 0 })} />
-                <${Select} label="Drafter to begin with" value=${this.preset} options=${presets}
+                <${Labelled} label="Drafter to begin with" value=${this.preset} options=${presets}
                   act=${(words) => this.take(words)} />
-                <${Select} label="α of the positions" value=${box.alphas ? 'each' : ''}
+                <${Labelled} label="α of the positions" value=${box.alphas ? 'each' : ''}
                   options=${POSITIONS}
                   act=${(each) => this.set({ alphas: each ? alphasOf(box) : null })} /></div>
               <div class="sd-sandbox-bars" role="group" aria-label="α of each position" hidden=${!alphas
