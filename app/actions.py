@@ -15,15 +15,17 @@ from . import controls, host
 from .controls import QUIET, UNLIMITED
 from .links import LIVE
 from .run import job
-from .run.engines import Engines, Fetch, Progress
+from .run.download import Download
+from .run.engines import Engines
 from .run.kept import open_trace
+from .run.progress import Progress
 from .run.race import LAST_FRAME, Race
 from .run.record import Ask, Decode
 from .tabs import live
 from .tabs.player import PLANNED
 
 JOBS = job.Jobs()
-"""The races of this server, and the models that it fetches."""
+"""The races of this server, and the models that it downloads."""
 
 
 def _job_name(request: gr.Request, tab: str) -> str:
@@ -31,8 +33,8 @@ def _job_name(request: gr.Request, tab: str) -> str:
     return f"{request.session_hash}/{tab}" if request.session_hash else ""
 
 
-def wire_fetch(engines: Engines, tab: str, player: gr.HTML, form: gr.HTML) -> None:
-    """Wire the events that fetch a model, a pair's or a visitor's own, and stop that. Their frames go to the form."""
+def wire_download(engines: Engines, tab: str, player: gr.HTML, form: gr.HTML) -> None:
+    """Wire the events that download a model, a pair's or a visitor's own, and stop that. The form gets their frames."""
     name = f"{tab}/model"
 
     def fetch(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
@@ -41,10 +43,10 @@ def wire_fetch(engines: Engines, tab: str, player: gr.HTML, form: gr.HTML) -> No
         def load(progress: Progress) -> str:
             if isinstance(own, Mapping):
                 return live.choose_own(own, progress)
-            engines.get(pair, progress)
+            engines.warm_up(pair, progress)
             return pair
 
-        yield from job.stream(lambda run: Fetch(load, run), JOBS, _job_name(request, name))
+        yield from job.stream(lambda run: Download(load, run), JOBS, _job_name(request, name))
 
     def halt(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, name), 0)

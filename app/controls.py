@@ -19,7 +19,7 @@ from specdiff_core.schema.wording import PROGRAM, denoises
 from . import own_pairs
 from .content.error_cards import card, new_run_id
 from .content.examples import EXAMPLES, OPENING, PRESETS, Preset, examples_from, preset_indices
-from .run.engines import missing_file, unavailable
+from .run.availability import missing_file, unavailable
 from .run.turns import RUN, limit
 
 LONGEST_PROMPT = 20_000

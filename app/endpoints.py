@@ -24,7 +24,7 @@ from specdiff_core.schema.wording import values_words
 from .content.error_cards import card, new_run_id
 from .controls import LONGEST_PROMPT, check_prompt
 from .gradio_patches import input_schemas
-from .run.engines import unavailable
+from .run.availability import unavailable
 from .run.exploration import JOBS, Explore, ExploreJob, chosen
 from .run.job import stream as job_stream
 from .run.race import Race, results
