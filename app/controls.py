@@ -17,8 +17,9 @@ from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import PROGRAM, denoises
 
 from . import own_pairs
-from .content.error_cards import card, new_run_id
+from .content.error_cards import card
 from .content.examples import EXAMPLES, OPENING, PRESETS, Preset, examples_from, preset_indices
+from .logs import new_run_id
 from .run.availability import missing_file, unavailable
 from .run.turns import RUN, limit
 

@@ -18,8 +18,8 @@ from specdiff_core.schema.errors import SpecDiffError, TraceError
 from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.trace import Trace, dump_trace, read_trace
 
-from ..content.error_cards import new_run_id
 from ..links import LIVE, RACE
+from ..logs import new_run_id
 from ..temporary import BLOCK, own_folder
 from .job import frame, refusal
 

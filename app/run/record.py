@@ -23,7 +23,8 @@ from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import event_line, header_line, read_trace
 
-from ..content.error_cards import ErrorCard, card, new_run_id
+from ..content.error_cards import ErrorCard, card
+from ..logs import new_run_id
 from .engines import Factory
 from .gpu import gpu_seconds, on_gpu
 from .job import Phase, Tick
