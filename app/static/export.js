@@ -1,7 +1,8 @@
 // The page without a server: the page itself holds the data (app/export.py). Its tabs are those of the
 // lab, each created when it is first opened.
 
-import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
+import { carried } from './files.js';
+import { fromBase64, gunzip, readFile } from './state/trace.js';
 import { mount as explore } from './explore.js';
 import { mount as learn } from './learn.js';
 import { mount as play } from './player_tab.js';

@@ -4,7 +4,7 @@
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
 import { attribute, until } from './views/dom.js';
-import { canRun } from './page.js';
+import { canRun } from './room.js';
 import { queueWords } from './state/format.js';
 /** @import { TabName } from './state/events.d.ts' */
 

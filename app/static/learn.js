@@ -10,8 +10,8 @@ import { keep, recallValue } from './storage.js';
 import { linkQuery, PARTS, stepsOf } from './lesson_steps.js';
 import { readMoment } from './state/moment.js';
 import { address } from './views/link.js';
-import { openTab, seated } from './page.js';
-import { send } from './room.js';
+import { openTab } from './page.js';
+import { seated, send } from './room.js';
 
 /** @typedef {import('./state/events.d.ts').Lesson & {truth: string, round: number}} Lesson `truth`:
  *  its answer in words; `round`: of its recording; without a question, the summary */

@@ -1,10 +1,10 @@
 // The measurement of a question, which goes on over a reload of the page.
 
-import { canRun, updateEntry } from './page.js';
-import { code } from './room.js';
+import { canRun, code } from './room.js';
 import { Job, lostCard } from './job.js';
 import { keep, recall } from './storage.js';
 import { progressWords } from './state/exploration.js';
+import { updateEntry } from './page.js';
 /** @import { Gradio, Outcome } from './job.js' */
 /** @import { TabName } from './state/events.d.ts' */
 

@@ -2,7 +2,7 @@
 
 import { aboutWords, originWords } from './state/exploration.js';
 import { Answers } from './state/answers.js';
-import { fetchFile } from './state/trace.js';
+import { fetchFile } from './files.js';
 import { updateEntry } from './page.js';
 import { plural } from './state/format.js';
 /** @import { Answer } from './state/exploration.js' */

@@ -11,7 +11,7 @@ import { speedUpSoFar } from '../state/metrics.js';
 import { effectWords } from '../state/predicted.js';
 import { times } from '../state/format.js';
 import { canRecord, saveClip, savePicture } from './card.js';
-import { canRun } from '../page.js';
+import { canRun } from '../room.js';
 import { say } from './link.js';
 import { isJudged } from '../state/verifier.js';
 /** @import { Lane } from '../state/lane.js' */

@@ -2,7 +2,7 @@
 
 import { html, render } from './ui.js';
 import { make } from './dom.js';
-import { seated } from '../page.js';
+import { seated } from '../room.js';
 
 /** @typedef {{title: string, message: string, hint: string, field?: string}} Card of a field */
 

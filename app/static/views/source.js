@@ -3,7 +3,7 @@
 import { Component, Dialog, Facts, html, Link, Pick } from './ui.js';
 import { dateOf, endsOf, factsOf, headerOf, modelOf, placeOf } from '../state/report.js';
 import { isRun } from '../state/moment.js';
-import { keptRuns } from '../run_links.js';
+import { keptRuns } from '../storage.js';
 import { leadOf } from '../state/lead.js';
 import { milliseconds, seconds } from '../state/format.js';
 /** @import { PlayerOptions as Options, Recording } from '../tabs.d.ts' */
