@@ -165,7 +165,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
 <button type="button" id="sd-theme">Theme</button></div>
 <div id="sd-tabs" class="tabs">
 <div class="tab-wrapper">{tabs}</div>
-<p class="sd-export-note">{NOTE}</p>
+<p class="sd-export-note" data-hide="presenting">{NOTE}</p>
 {"".join(panels)}
 </div>
 </div></div>

@@ -190,5 +190,6 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         guide() if chosen == WORKSHOP else "",
         element("div", *articles, closing(), class_="sd-workshop"),
         class_="sd-chapter",
+        data_hide="presenting",
         aria_labelledby="sd-workshop",
     )

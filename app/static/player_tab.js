@@ -132,7 +132,8 @@ export class PlayerTab {
         <${PlayerView} scene=${scene} shown=${shown} options=${options} card=${job.card.element}
           redrafting=${state.redrafting} playback=${playback} acts=${this.acts}>
           <${RoomNotice} />
-          <p class="sd-stale" role="status" hidden=${!state.stale}>${state.stale}</p>
+          <p class="sd-stale" role="status" hidden=${!state.stale} data-hide="presenting">${state
+            .stale}</p>
           <${ElementSlot} element=${job.status.element} />
           <//>
       `,

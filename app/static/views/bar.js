@@ -57,7 +57,7 @@ export function Bar({ playhead, move, toEdge, save }) {
       <span class="sd-time">${time}</span>
         <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
           value=${slow} options=${speeds} act=${pick} />
-        <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${save}>${icon(
+        <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${save} data-hide="presenting">${icon(
           'save',
         )}<span>Trace</span><//>
       </div>

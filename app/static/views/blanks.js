@@ -105,7 +105,7 @@ export function Blanks(
       html`<${Link} act=${acts.playStaged}>Watch the blanks fill<//>`;
   return html`
     <section class="sd-panel sd-stage" aria-label="The draft window, large">
-      <header><h2>${LEAD}</h2>${source}</header>
+      <header data-hide="presenting"><h2>${LEAD}</h2>${source}</header>
       <div class="sd-stage-block">
         <p class="sd-stage-prompt">${tailOf(lanes[selected ?? '']?.header?.prompt ?? '')}</p>
         <p class="sd-stage-text">${tailOf((scene.lane?.texts ?? []).slice(0, count).join(''))}</p>

@@ -68,32 +68,29 @@ export function Hero({ scene, source, options, scrollToRound, runQuietly }) {
   `;
   const ownSpeed = over && race.final !== null && recorded &&
     html`; <b>this prompt: ${times(race.final)}</b>`;
-  return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
-    <h2 class="sd-hero-name">${name}</h2>
-    <div class="sd-big"><span class="sd-speed" data-known=${String(speed !== '–')}>${
-    slower && html`<small>slower: </small>`
-  }${speed}</span><span class="sd-speed-words">${words}</span></div>
-    ${scale}
-    ${
-    recorded && html`<p class="sd-typical" title=${recorded.about}>${recorded.words}${ownSpeed}</p>`
-  }
-    ${
-    slow && html`
-      <p
-        class="sd-why"><b>${slow.question}</b> ${slow.words} <${Link} act=${() =>
-          scrollToRound(slow.round)}>See round ${slow.round + 1}<//></p>
-    `
-  }
-    <p class="sd-same">${sameText(pair, states, clocks)}</p>
-    <p class="sd-claim">${!alone && race.claim}</p>
-    <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
-    ${
-    !race.trusted &&
-    html`<${Link} act=${runQuietly} title=${race.alone ? null : ALONE}>${
-      race.alone ? 'Measure again' : 'Measure again on one thread'
-    }<//>`
-  }
-  </section>`;
+  return html`
+    <section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero"
+      data-hide="presenting">
+        <h2 class="sd-hero-name">${name}</h2>
+        <div class="sd-big"><span class="sd-speed" data-known=${String(speed !== '–')}>${slower &&
+          html`<small>slower: </small>`}${speed}</span><span class="sd-speed-words">${words}</span></div>
+        ${scale}
+        ${recorded &&
+          html`<p class="sd-typical" title=${recorded.about}>${recorded.words}${ownSpeed}</p>`}
+        ${slow && html`
+          <p
+            class="sd-why"><b>${slow.question}</b> ${slow.words} <${Link} act=${() =>
+              scrollToRound(slow.round)}>See round ${slow.round + 1}<//></p>
+        `}
+        <p class="sd-same">${sameText(pair, states, clocks)}</p>
+        <p class="sd-claim">${!alone && race.claim}</p>
+        <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
+        ${!race.trusted &&
+          html`<${Link} act=${runQuietly} data-hide="seated" title=${race.alone ? null : ALONE}>${
+            race.alone ? 'Measure again' : 'Measure again on one thread'
+          }<//>`}
+      </section>
+  `;
 }
 
 /** @param {{scene: Scene, exactness: Options['exactness']}} props */
@@ -108,7 +105,7 @@ export function Numbers({ scene, exactness }) {
       </div>
     `;
   return html`
-    <section class="sd-panel sd-score" aria-label="Numbers" data-area="numbers">
+    <section class="sd-panel sd-score" aria-label="Numbers" data-area="numbers" data-hide="presenting">
       <dl class="sd-numbers">${NUMBERS.map(row)}</dl>
       <p class="sd-predicted" title=${PREDICTED}>${glossed(race.predicted)}</p>
     </section>
