@@ -21,6 +21,7 @@ from .run.kept import open_trace
 from .run.progress import Progress
 from .run.race import LAST_FRAME, Race
 from .run.record import Ask, Decode
+from .scripts import when
 from .tabs import live
 from .tabs.player import PLANNED
 
@@ -51,11 +52,11 @@ def wire_download(engines: Engines, tab: str, player: gr.HTML, form: gr.HTML) ->
     def halt(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, name), 0)
 
-    player.apply(fetch, None, form, trigger_mode="multiple", **UNLIMITED)
-    player.clear(halt, None, None, **QUIET)
+    when(player, "get_model")(fetch, None, form, trigger_mode="multiple", **UNLIMITED)
+    when(player, "stop_model")(halt, None, None, **QUIET)
 
 
-def wire_redraft(decode: Decode, player: Any) -> None:
+def wire_redraft(decode: Decode, player: gr.HTML) -> None:
     """Wire the event that drafts the block of the run on the stage again. Its frames have the source ``block``."""
     name = f"{LIVE}-block"
 
@@ -70,9 +71,9 @@ def wire_redraft(decode: Decode, player: Any) -> None:
     def stop(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, name), LAST_FRAME)
 
-    asked = player.retry(again, None, player, **UNLIMITED)
+    asked = when(player, "redraft")(again, None, player, **UNLIMITED)
     asked.failure(None, None, None, js="() => window.specdiff?.tabs.live?.acts.redrafted()", **UNLIMITED)
-    player.end(stop, None, None, **QUIET)
+    when(player, "stop_redraft")(stop, None, None, **QUIET)
 
 
 def wire_race(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, servers: Mapping[str, Decoder]) -> None:
@@ -97,8 +98,8 @@ def wire_race(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, server
     def stop(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, tab), LAST_FRAME)
 
-    controls.start_job(player.submit, run, player, tab)
-    player.stop(stop, None, None, **QUIET)
+    controls.start_job(run, player, tab)
+    when(player, "stop")(stop, None, None, **QUIET)
     page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
 
 

@@ -46,7 +46,7 @@ export class Measurement extends Job {
     /** @type {{max: number, value: number} | null} */
     this.bar = null;
     this.status.element.removeAttribute('role'); // it changes every second
-    if (this.follows) this.trigger('submit', { request: this.request() });
+    if (this.follows) this.trigger('run', { request: this.request() });
   }
 
   /** The form cannot be sent while a measurement waits, either. @override */
