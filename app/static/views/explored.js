@@ -50,6 +50,7 @@ export function Explored({ question, run, shown, children }) {
   const { forms, name } = question;
   const { busy, bar } = run;
   const { there, from, available } = shown;
+  const kind = from === 'live' ? 'measured' : 'recording';
   const questions = Object.entries(forms).map(([key, { title, question: words }]) => ({
     words: title,
     title: words,
@@ -81,8 +82,7 @@ export function Explored({ question, run, shown, children }) {
     <${ElementSlot} element=${run.status} />
     <div class="sd-voice" aria-live="polite">${run.voice}</div>
     <div class="sd-source" data-hide="presenting">
-      <span class="sd-chip" data-kind=${from === 'live' ? 'measured' : 'recording'}>${there &&
-        CHIPS[from]}</span>
+      <span class="sd-source-chip" data-kind=${kind}>${there && CHIPS[from]}</span>
       <span class="sd-source-words">${shown.origin}</span>
       ${available.length > 1 && html`
         <${Select} class="sd-pick" label="Answer" value=${shown.at}

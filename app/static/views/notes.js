@@ -18,7 +18,7 @@ export class CardView {
     render(
       html`
         <span class="sd-card-glyph" aria-hidden="true">!</span>
-        <div><strong>${title}</strong><p>${message}</p><p class="sd-hint">${hint}</p></div>
+        <div><strong>${title}</strong><p>${message}</p><p class="sd-card-hint">${hint}</p></div>
         <button type="button" class="sd-button" aria-label="Dismiss" onclick=${() =>
           this.hide()}>✕</button>
       `,

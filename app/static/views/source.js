@@ -31,7 +31,7 @@ export function LeadSentence({ scene }) {
   const { before, after } = leadOf(scene);
   const style = { visibility: scene.over ? 'visible' : 'hidden' };
   const result = after && html`<span style=${style}>${after}</span>`;
-  return html`<p class="sd-lead-words" data-hide="presenting">${before}${result}</p>`;
+  return html`<p class="sd-source-lead" data-hide="presenting">${before}${result}</p>`;
 }
 
 /** @param {{lanes: Lanes, title: string, together: boolean}} props */
@@ -95,8 +95,8 @@ export class Source extends Component {
       `
     }<//>`;
     return html`
-      <div class="sd-source"
-        data-hide="presenting"><span class="sd-chip" data-kind=${kind}>${KINDS[kind] || kind}</span>
+      <div class="sd-source" data-hide="presenting">
+            <span class="sd-source-chip" data-kind=${kind}>${KINDS[kind] || kind}</span>
             <span class="sd-source-words">${words}</span>
             ${header &&
               html`<${Link} act=${show(true)} aria-haspopup="dialog">How this was measured<//>`}
