@@ -15,15 +15,18 @@ from . import controls, host
 from .controls import QUIET, UNLIMITED
 from .links import LIVE
 from .run import job
-from .run.engines import Engines, Fetch, Progress
+from .run.download import Download
+from .run.engines import Engines
 from .run.kept import open_trace
+from .run.progress import Progress
 from .run.race import LAST_FRAME, Race
 from .run.record import Ask, Decode
+from .scripts import when
 from .tabs import live
 from .tabs.player import PLANNED
 
 JOBS = job.Jobs()
-"""The races of this server, and the models that it fetches."""
+"""The races of this server, and the models that it downloads."""
 
 
 def _job_name(request: gr.Request, tab: str) -> str:
@@ -31,8 +34,8 @@ def _job_name(request: gr.Request, tab: str) -> str:
     return f"{request.session_hash}/{tab}" if request.session_hash else ""
 
 
-def wire_fetch(engines: Engines, tab: str, player: gr.HTML, form: gr.HTML) -> None:
-    """Wire the events that fetch a model, a pair's or a visitor's own, and stop that. Their frames go to the form."""
+def wire_download(engines: Engines, tab: str, player: gr.HTML, form: gr.HTML) -> None:
+    """Wire the events that download a model, a pair's or a visitor's own, and stop that. The form gets their frames."""
     name = f"{tab}/model"
 
     def fetch(asked: gr.EventData, request: gr.Request) -> Iterator[str]:
@@ -41,19 +44,19 @@ def wire_fetch(engines: Engines, tab: str, player: gr.HTML, form: gr.HTML) -> No
         def load(progress: Progress) -> str:
             if isinstance(own, Mapping):
                 return live.choose_own(own, progress)
-            engines.get(pair, progress)
+            engines.warm_up(pair, progress)
             return pair
 
-        yield from job.stream(lambda run: Fetch(load, run), JOBS, _job_name(request, name))
+        yield from job.stream(lambda run: Download(load, run), JOBS, _job_name(request, name))
 
     def halt(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, name), 0)
 
-    player.apply(fetch, None, form, trigger_mode="multiple", **UNLIMITED)
-    player.clear(halt, None, None, **QUIET)
+    when(player, "get_model")(fetch, None, form, trigger_mode="multiple", **UNLIMITED)
+    when(player, "stop_model")(halt, None, None, **QUIET)
 
 
-def wire_redraft(decode: Decode, player: Any) -> None:
+def wire_redraft(decode: Decode, player: gr.HTML) -> None:
     """Wire the event that drafts the block of the run on the stage again. Its frames have the source ``block``."""
     name = f"{LIVE}-block"
 
@@ -68,9 +71,9 @@ def wire_redraft(decode: Decode, player: Any) -> None:
     def stop(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, name), LAST_FRAME)
 
-    asked = player.retry(again, None, player, **UNLIMITED)
+    asked = when(player, "redraft")(again, None, player, **UNLIMITED)
     asked.failure(None, None, None, js="() => window.specdiff?.tabs.live?.acts.redrafted()", **UNLIMITED)
-    player.end(stop, None, None, **QUIET)
+    when(player, "stop_redraft")(stop, None, None, **QUIET)
 
 
 def wire_race(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, servers: Mapping[str, Decoder]) -> None:
@@ -95,8 +98,8 @@ def wire_race(decode: Decode, tab: str, player: gr.HTML, page: gr.Blocks, server
     def stop(request: gr.Request) -> None:
         JOBS.stop(_job_name(request, tab), LAST_FRAME)
 
-    controls.start_job(player.submit, run, player, tab)
-    player.stop(stop, None, None, **QUIET)
+    controls.start_job(run, player, tab)
+    when(player, "stop")(stop, None, None, **QUIET)
     page.unload(stop)  # a run that waits yields seldom, and Gradio closes it only then
 
 

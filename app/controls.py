@@ -18,10 +18,12 @@ from specdiff_core.schema.settings import check_prompt as check_text
 from specdiff_core.schema.wording import denoises
 
 from . import own_pairs
-from .content.error_cards import card, new_run_id
+from .content.error_cards import card
 from .content.examples import EXAMPLES, OPENING, PRESETS, Preset, examples_from, preset_indices
-from .run.engines import missing_file, unavailable
+from .logs import new_run_id
+from .run.availability import missing_file, unavailable
 from .run.turns import RUN, limit
+from .scripts import when
 
 LONGEST_PROMPT = 20_000
 """Characters: far more than any context, but quick to reject."""
@@ -135,9 +137,9 @@ def part(name: str, place: str, classes: str = "sd", **more: Any) -> gr.HTML:
     return gr.HTML("", html_template=template, apply_default_css=False, elem_id=place, **more)
 
 
-def start_job(submit: Any, run: Callable[..., Iterator[str]], player: gr.HTML, tab: str) -> None:
-    """Let an event of a tab's player start a job, show its frames there, and call ``job.gradioDone`` at the end."""
-    event = submit(run, None, player, trigger_mode="once", **UNLIMITED)
+def start_job(run: Callable[..., Iterator[str]], player: gr.HTML, tab: str) -> None:
+    """Let a tab's player start a job, show its frames there, and call ``job.gradioDone`` at the end."""
+    event = when(player, "run")(run, None, player, trigger_mode="once", **UNLIMITED)
     for over in (event.then, event.failure):  # together they cover every end
         over(None, None, None, js=f"() => window.specdiff?.tabs.{tab}?.job.gradioDone()", **UNLIMITED)
 

@@ -1,7 +1,7 @@
 """``python -m app.export --out FOLDER``: the player with recordings, explorations, the comparison and the lessons as
 files that open from disk without a server; a name that ends in ``.html`` gives a single file.
 
-Files that the page would fetch are included by their addresses (``fetchFile`` in ``static/state/trace.js``).
+Files that the page would fetch are included by their addresses (``static/files.js: fetchFile``).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def page(chosen: Chosen, plotly: str = "") -> str:
 <button type="button" id="sd-theme">Theme</button></div>
 <div id="sd-tabs" class="tabs">
 <div class="tab-wrapper">{tabs}</div>
-<p class="sd-export-note">{NOTE}</p>
+<p class="sd-export-note" data-hide="presenting">{NOTE}</p>
 {"".join(panels)}
 </div>
 </div></div>

@@ -165,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     served_to(options.host, shared=any(public))
     servers = attached(options.attach)
     engines = Engines(load_here) if is_zero_gpu() else engines_elsewhere()
-    engines.prepare()  # models load while the page is built
+    engines.start_in_background()  # models load while the page is built
     skip_stubs()
     from .page import build  # takes seconds: it imports Gradio
 

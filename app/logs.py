@@ -1,13 +1,19 @@
-"""The log of the server, on stderr: text for people, or one JSON object a line."""
+"""The log of the server, on stderr: text for people, or one JSON object a line; and the ids of its runs."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import uuid
 from datetime import UTC, datetime
 
 from specdiff_core.schema.errors import printable
+
+
+def new_run_id() -> str:
+    """A short id that links a visitor's card to a log line."""
+    return uuid.uuid4().hex[:8]
 
 
 class JsonLines(logging.Formatter):

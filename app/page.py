@@ -39,12 +39,12 @@ def build(
     """The whole page.
 
     Args:
-        engines: loads pairs and fetches models.
+        engines: loads pairs and downloads models.
         traces: folder of recorded traces; Live opens with the first, Race with the first in its subfolder ``race``.
         recorded: folders of recorded answers, by tab.
         servers: running servers that race beside the methods of Race, by lane (``--attach``).
     """
-    decode, measure = decoding(engines), exploring(engines)
+    decode, measure = decoding(engines.runner), exploring(engines.runner)
     gr.set_static_paths([STATIC, traces, *recorded.values()])
 
     page: gr.Blocks
@@ -88,7 +88,7 @@ def build(
 
         for tab, player in players.items():
             actions.wire_race(decode, tab, player, page, (servers or {}) if tab == RACE else {})
-            actions.wire_fetch(engines, tab, player, forms[tab])
+            actions.wire_download(engines, tab, player, forms[tab])
         actions.wire_redraft(decode, players[LIVE])
 
         def doing() -> Iterator[list[str]]:

@@ -34,11 +34,26 @@ MODEL = """watch('value', () => dispatchEvent(new CustomEvent('specdiff:model', 
 """JavaScript of a form's element: passes on messages about its model."""
 
 
+EVENTS = {
+    "run": "submit",
+    "stop": "stop",
+    "get_model": "apply",
+    "stop_model": "clear",
+    "redraft": "retry",
+    "stop_redraft": "end",
+}
+"""What a script triggers -> the event of Gradio's components that stands for it."""
+
+
+def when(element: Any, triggered: str) -> Any:
+    """The event of an element that its script triggers by this name."""
+    return getattr(element, EVENTS[triggered])
+
+
 def mount(script: str, options: dict[str, Any]) -> str:
     """JavaScript that a component runs when it appears: import a module and mount it once. The module starts
-    events of the component with ``trigger``, by Gradio's names for them: submit (run), stop, apply (get a model), clear
-    (stop that), retry, end."""
+    :data:`EVENTS` of the component with ``trigger``."""
     values = json_for_script({"plotly": PLOTLY.name, "symbols": glossary(), **options})
-    gradio = "{ props, watch, trigger, server }"
+    gradio = f"{{ props, watch, server, trigger: (name, data) => trigger({json.dumps(EVENTS)}[name], data) }}"
     mounted = f"import('sd/{script}').then((module) => module.mount(element, {gradio}, {values}))"
     return f"{mounted}.catch((error) => {{ element.append({json.dumps(MISSING)}); throw error; }});"

@@ -76,14 +76,14 @@ class Scripted(FakeDecoder):
 
 
 class Pretended(Engines):
-    """Load for a moment, before every run, and fetch nothing."""
+    """Load for a moment, before every run, and download nothing."""
 
-    def __call__(self, pair: str, drafter: str, progress: Any) -> Any:
+    def runner(self, pair: str, drafter: str, progress: Any) -> Any:
         progress("Loading a pretend model")
         time.sleep(0.05)
         return self._load(pair, progress)
 
-    def fetch(self, pair: str, progress: Any) -> None:
+    def download(self, pair: str, progress: Any) -> None:
         """It is there."""
 
 

@@ -170,7 +170,7 @@ def resize(page: Any, size: str) -> None:
 def open_tab(page: Any, tab: str) -> None:
     """Open a tab, and wait for what it shows."""
     page.click(f"#sd-tabs [role=tab]:has-text('{tab.upper() if tab == 'api' else tab.capitalize()}')")
-    seen = {"compare": ".sd-board-bar", "learn": ".sd-workshop", "api": ".sd-parameters"}
+    seen = {"compare": ".sd-board-bar", "learn": ".sd-workshop", "api": ".sd-api-parameters"}
     if tab in seen:
         page.wait_for_selector(seen[tab])
     else:

@@ -22,6 +22,7 @@ from app.content.workshop import CheckAnswer, Lesson, Watch
 from app.run import kept
 from specdiff_core.explorations.base import Board, Report, Switch
 from specdiff_core.explorations.figures import Figure, Slider
+from specdiff_core.explorations.run import ExplorationResult
 from specdiff_core.schema import events, methods, settings, summary, trace
 from specdiff_core.schema.pairs import PAIRS
 
@@ -98,6 +99,10 @@ def shared() -> str:
         "BASELINE": ("string", methods.BASELINE),
         "DRAFTED": ("string", methods.DRAFTED),
         "SCHEMA": ("number", events.SCHEMA),
+        "ANSWER_SCHEMA": (
+            "number",
+            {field.name: field.default for field in msgspec.structs.fields(ExplorationResult)}["schema"],
+        ),
         "MAX_BYTES": ("number", trace.MAX_BYTES),
         "ENOUGH": ("number", summary.ENOUGH),
         "END": ("string", events.END),
@@ -109,7 +114,8 @@ def shared() -> str:
         "LEAD": ("string", unfurl.LEAD),
         "LONGEST_LINK": ("number", routes.LONGEST_LINK),
         "RUN_NAME": ("string", kept.RUN_NAME),
-        "OPENS": ("Record<string, string>", links.OPENS),
+        "OPENS": ("Record<string, string | null>", links.OPENS),
+        "LIVE_LANES": ("string[]", links.LIVE_LANES),
         "OWN_TARGETS": ("Record<string, string>", {one.name: one.short for one in PAIRS.values() if one.offline}),
         "SAME_TEXT": ("unknown[]", [rule for rule in settings.Rule if rule.same_text]),
     }

@@ -34,10 +34,10 @@ def test_a_pair_is_loaded_once_and_a_run_that_waits_shows_its_progress() -> None
 
     loader = Engines(load)
     for _ in range(2):
-        loader.prepare("embedded")  # two visitors opened the page
+        loader.start_in_background("embedded")  # two visitors opened the page
     assert begun.wait(10)
     messages: list[str] = []
-    runner = threading.Thread(target=loader, args=("embedded", "block", messages.append))
+    runner = threading.Thread(target=loader.runner, args=("embedded", "block", messages.append))
     runner.start()
     while not messages:
         time.sleep(0.01)
@@ -46,7 +46,7 @@ def test_a_pair_is_loaded_once_and_a_run_that_waits_shows_its_progress() -> None
     assert messages[0] == "Loading the target"
     list(loader.doing())
     late: list[str] = []
-    assert loader("embedded", "block", late.append) is loader("embedded", "block", late.append)
+    assert loader.runner("embedded", "block", late.append) is loader.runner("embedded", "block", late.append)
     assert loads == ["embedded"] and not late
 
 
@@ -60,7 +60,7 @@ def test_stop_while_a_pair_loads_ends_both() -> None:
             time.sleep(0.005)
 
     jobs = Jobs()
-    streamed = raced(Engines(load), "Once", {}, live.plan, jobs=jobs, name="visitor")
+    streamed = raced(Engines(load).runner, "Once", {}, live.plan, jobs=jobs, name="visitor")
     updates = []
     for frame in streamed:
         updates.append(json.loads(frame))
@@ -87,7 +87,7 @@ def test_stop_ends_a_warm_up_and_the_next_run_warms_up_again() -> None:
     engines = Engines(lambda pair, progress: Endless())
     for report in (gone, messages.append, messages.append):
         with pytest.raises(Stopped) if report is gone else nullcontext():
-            engines("embedded", "block", report)
+            engines.runner("embedded", "block", report)
     assert len(warmed) == 2
 
 
@@ -104,7 +104,7 @@ def test_a_host_can_ask_whether_the_server_lives_and_is_ready() -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"status": "loading", "doing": "No model is loaded yet"})
-    engines("embedded", "block", lambda message: None)
+    engines.runner("embedded", "block", lambda message: None)
     assert client.get("/readyz").status_code == 200
     go.clear()
     alive[0] = False
@@ -125,7 +125,7 @@ def test_a_process_that_dies_in_its_first_load_is_started_again() -> None:
         return FakeDecoder()
 
     engines = Engines(load, alive=lambda: alive[0])
-    engines.prepare("embedded")
+    engines.start_in_background("embedded")
     for _ in range(2):
         for _ in engines.doing():
             pass

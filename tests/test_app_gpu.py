@@ -63,7 +63,7 @@ torch.cuda._is_in_bad_fork = bool
 from app.run.engines import Engines
 from app.run.runner import load_here
 engines = Engines(load_here)
-engines.prepare()  # first of all, as app/launch.py does
+engines.start_in_background()  # first of all, as app/launch.py does
 import pytest, spaces.zero.torch as moved
 moved.init, moved.size, moved.move = (lambda uuid: None), (lambda: 0), (lambda callback=None: None)  # no GPU to move to
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-W", "default", *sys.argv[1:]]))

@@ -130,7 +130,7 @@ def test_a_dead_process_is_reported_and_replaced() -> None:
     messages: list[str] = []
     first_time = ["Loading embedded", "Loading block", "Warming up"]
     for _ in range(2):
-        far = engines("embedded", "block", messages.append)
+        far = engines.runner("embedded", "block", messages.append)
         assert [message for message in messages if message] == first_time
         assert Decode(far).events() == WHOLE
         with pytest.raises(SpecDiffError, match="ended unexpectedly") as died:
@@ -143,7 +143,7 @@ def test_a_dead_process_is_reported_and_replaced() -> None:
 def test_a_race_in_a_process_that_dies_keeps_what_was_written(rounds: int) -> None:
     """At its first event, and in the middle, when one lane has ended; the page reads on to the last line."""
     values = {"gamma": 4, "max_new_tokens": 24}
-    last = frames(raced(engines_elsewhere(load), f"die {rounds}", values, live.plan))[-1]
+    last = frames(raced(engines_elsewhere(load).runner, f"die {rounds}", values, live.plan))[-1]
     if not rounds:
         assert "ended unexpectedly" in last["card"]["message"] and last["trace"] is None
         return
@@ -160,12 +160,12 @@ def test_a_process_that_dies_between_runs_costs_nobody_a_run() -> None:
     remote = Remote(load)
     engines = Engines(remote.load, alive=remote.alive)
     messages: list[str] = []
-    old = engines("embedded", "block", messages.append)
+    old = engines.runner("embedded", "block", messages.append)
     os.kill(pid(remote), signal.SIGKILL)
     while remote.alive():
         time.sleep(0.01)
     messages.clear()
-    again = engines("embedded", "block", messages.append)
+    again = engines.runner("embedded", "block", messages.append)
     assert next(filter(None, messages)) == "Loading embedded"
     assert Decode(again).events() == WHOLE
     with pytest.raises(SpecDiffError, match="ended unexpectedly"):
@@ -213,13 +213,13 @@ def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "STOPS_WITHIN", 0.5)
     far, stop = Remote(load), threading.Event()
     engines = Engines(far.load, alive=far.alive)
-    decode = Decode(engines("embedded", "block", lambda message: None), config=LONG, stop=stop)
+    decode = Decode(engines.runner("embedded", "block", lambda message: None), config=LONG, stop=stop)
     os.kill(pid(far), signal.SIGSTOP)
     stop.set()
     with pytest.raises(SpecDiffError, match="stopped responding"):
         decode.events()
     assert not far.alive()
-    again = engines("embedded", "block", lambda message: None)
+    again = engines.runner("embedded", "block", lambda message: None)
     assert Decode(again).events() == WHOLE
     far.close()
 

@@ -60,22 +60,22 @@ def test_first_paint(browser: Any, address: str) -> None:
         player = page.locator("#live-stage, #live-player")
         assert player.locator(".sd-tile").count() >= 8, "a window of masks is on the screen, filled"
         assert "one check: " in player.locator(".sd-stage-caption").inner_text()
-        assert "×" in player.locator(".sd-hero .sd-speed").inner_text()
-        assert player.locator(".sd-chip").get_attribute("data-kind") == "recording"
+        assert "×" in player.locator(".sd-hero .sd-hero-speed").inner_text()
+        assert player.locator(".sd-source-chip").get_attribute("data-kind") == "recording"
         order = "(a, b) => Boolean(a.compareDocumentPosition(document.querySelector(b)) & 4)"
         tile = player.locator(".sd-tile").first
         assert tile.evaluate(f"(a) => ({order})(a, '#live-prompt')"), "Tab comes to the stage first"
-        assert player.locator(".sd-stale").is_hidden(), "controls and stage agree"
+        assert player.locator(".sd-player-stale").is_hidden(), "controls and stage agree"
         slow, fast = (float(words.rstrip(" s")) for words in lanes(page, "live", "clock"))
         assert fast < slow
-        assert player.locator(".sd-predicted").is_visible()
+        assert player.locator(".sd-numbers-predicted").is_visible()
         stand(page, "Committed", 0)
-        assert player.locator(".sd-steps .sd-row").count() == 4, "it shows denoising"
+        assert player.locator(".sd-steps .sd-grid-row").count() == 4, "it shows denoising"
         assert not page.evaluate("Boolean(window.Plotly)"), "no chart is visible"
         player.locator("[data-area=tokens]").scroll_into_view_if_needed()
         page.wait_for_selector("#live-player [data-figure=tokens] .main-svg")
-        assert player.locator(".sd-further .main-svg").count() == 0, "what is folded is not drawn"
-        player.locator(".sd-further summary").press("Enter")
+        assert player.locator(".sd-player-further .main-svg").count() == 0, "what is folded is not drawn"
+        player.locator(".sd-player-further summary").press("Enter")
         for figure in ("acceptance", "confidence"):
             player.locator(f"[data-figure={figure}]").scroll_into_view_if_needed()
             page.wait_for_selector(f"#live-player [data-figure={figure}] .main-svg")
@@ -105,7 +105,7 @@ def test_settings(browser: Any, address: str) -> None:
         assert (gamma.input_value(), steps.input_value()) == ("16", "3")
         gamma = "#live-gamma"
         number(page, "live", "gamma", 5)
-        slider = page.locator(".sd-knob:has(#live-gamma) input[type=range]")
+        slider = page.locator(".sd-field-knob:has(#live-gamma) input[type=range]")
         slider.focus()
         page.keyboard.press("ArrowRight")
         value_of(page, gamma, "6")
@@ -121,7 +121,7 @@ def test_settings(browser: Any, address: str) -> None:
 
 
 def test_controls_and_stage_agree(browser: Any, address: str) -> None:
-    stale = "#live-player .sd-stale"
+    stale = "#live-player .sd-player-stale"
     with visit(browser, address) as page:
         open_drawer(page, "live")
         page.select_option("#live-preset", label="Draft tree (DDTree)")
@@ -139,16 +139,16 @@ def test_controls_and_stage_agree(browser: Any, address: str) -> None:
         page.wait_for_selector(f"{stale}:has-text('95 % interval')")
         page.click("#live-run")
         number(page, "live", "seed", 6)  # during the run, whose settings stay what they were
-        page.wait_for_selector("#live-stage .sd-chip[data-kind=run]")
+        page.wait_for_selector("#live-stage .sd-source-chip[data-kind=run]")
         page.wait_for_selector(f"{stale}:visible")
         number(page, "live", "seed", 5)
         page.wait_for_selector(stale, state="hidden")
         open_tab(page, "race")
         page.wait_for_function(ready("race"))
-        assert page.locator("#race-player .sd-stale").is_hidden()
+        assert page.locator("#race-player .sd-player-stale").is_hidden()
         open_drawer(page, "race")
         page.uncheck("#race-methods label:has-text('DFlash') input")
-        page.wait_for_selector("#race-player .sd-stale:visible")
+        page.wait_for_selector("#race-player .sd-player-stale:visible")
 
 
 def test_the_block_of_a_run_can_have_other_windows_and_steps(browser: Any, address: str) -> None:
@@ -184,7 +184,7 @@ def test_a_share_link_restores_every_setting(browser: Any, address: str) -> None
         assert page.input_value("#live-seed") == "17" and page.input_value("#live-top_k") == "50"
         assert page.is_checked("#live-ignore_eos")
         assert page.input_value("#live-preset") == ""
-        assert page.locator("#live-player .sd-stale").is_visible(), "these settings have not run"
+        assert page.locator("#live-player .sd-player-stale").is_visible(), "these settings have not run"
     shared = {name: values[0] for name, values in parse_qs(urlparse(link).query).items()}
     assert shared == {"prompt": "Shared & <kept> 🦊", **chosen}
 
@@ -208,7 +208,7 @@ def test_a_link_to_a_race_opens_it(browser: Any, address: str) -> None:
         assert len(ticked) == 3 and any("Prompt lookup" in words for words in ticked)
         assert page.input_value("#race-max_new_tokens") == "32"
         page.click("#race-run")
-        page.wait_for_selector("#race-player .sd-chip[data-kind=run]")
+        page.wait_for_selector("#race-player .sd-source-chip[data-kind=run]")
         assert page.evaluate(f"Object.keys({RACE}.shown.lanes)") == ["vanilla", "prompt_lookup", "specdiff", "dflash"]
 
 
@@ -225,15 +225,15 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         box.press("Shift+Enter")
         assert box.input_value() == "Two\n" and page.evaluate(f"{LIVE}.job.state") == "idle", "a line break"
         box.press("Enter")
-        page.wait_for_selector("#live-stage .sd-chip[data-kind=run]")
+        page.wait_for_selector("#live-stage .sd-source-chip[data-kind=run]")
         run(page, "live", "My own <script>window.hacked = 1</script> prompt 🦊 שלום \u202egnihton")
-        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "run"
-        assert "<script>window.hacked" in page.locator("#live-player .sd-prompt").last.text_content()
+        assert page.get_attribute("#live-stage .sd-source-chip", "data-kind") == "run"
+        assert "<script>window.hacked" in page.locator("#live-player .sd-text-prompt").last.text_content()
         assert page.evaluate("window.hacked") is None
-        isolated = page.locator("#live-player .sd-prompt").last.evaluate("(e) => getComputedStyle(e).unicodeBidi")
+        isolated = page.locator("#live-player .sd-text-prompt").last.evaluate("(e) => getComputedStyle(e).unicodeBidi")
         assert isolated == "isolate", "a direction mark in a prompt stays inside it"
         with page.expect_download() as offered:
-            page.click("#live-stage .sd-save")
+            page.click("#live-stage .sd-bar-save")
         path = tmp_path / offered.value.suggested_filename
         offered.value.save_as(path)
         assert path.name.endswith(".jsonl.gz")
@@ -242,23 +242,23 @@ def test_runs(browser: Any, address: str, tmp_path: Path, folder: Path) -> None:
         player = page.locator("#live-stage, #live-player")
         start(page, "live", "A slow run that is stopped")
         page.wait_for_function(clock_runs("live"))
-        assert player.locator(".sd-main").get_attribute("aria-busy") == "true"
+        assert player.locator(".sd-player-main").get_attribute("aria-busy") == "true"
         page.wait_for_function(f"{GOING} && {LIVE}.shown.stage.states.vanilla?.tokens.length > 12")
-        assert player.locator(".sd-rounds-bar").count() > 1 and player.locator(".sd-steps .sd-row").count() > 0
-        assert "×" in player.locator(".sd-speed").text_content(), "the speed-up so far"
+        assert player.locator(".sd-rounds-bar").count() > 1 and player.locator(".sd-steps .sd-grid-row").count() > 0
+        assert "×" in player.locator(".sd-hero-speed").text_content(), "the speed-up so far"
         page.wait_for_function(f"{LIVE}.shown.playhead.atEdge")
         player.locator(".sd-lane-text").last.locator(".sd-token").nth(3).click()
         page.wait_for_selector("#live-player .sd-inspector:visible")
-        player.locator(".sd-prev").click()
+        player.locator(".sd-bar-prev").click()
         before = page.evaluate(f"{LIVE}.shown.playhead.t")
         page.wait_for_function(f"(t) => {GOING} && {LIVE}.shown.playhead.duration > t + 0.05", arg=before)
         assert page.evaluate(f"{LIVE}.shown.playhead.t") == before, "who looks back is left alone"
-        player.locator("[name=sd-live]").click()
+        player.locator("[name=sd-bar-live]").click()
         page.wait_for_function(f"{LIVE}.shown.playhead.atEdge")
         page.click("#live-controls .sd-stop")
-        page.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
+        page.wait_for_selector("#live-stage .sd-source-chip[data-kind=stopped]")
         assert "that is stopped" in (folder / "stopped").read_text(encoding="utf-8")
-        assert "×" in player.locator(".sd-speed").text_content(), "all lanes ended at one moment"
+        assert "×" in player.locator(".sd-hero-speed").text_content(), "all lanes ended at one moment"
         ends = page.evaluate(f"Object.values({LIVE}.shown.lanes).map((lane) => lane.finished.seconds)")
         assert max(ends) - min(ends) < 0.05
 
@@ -310,7 +310,7 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         assert all("96 tokens" in words for words in lanes(page, "race", "tokens"))
         speed = lanes(page, "race", "speed")
         assert speed[0] == "1.00×" and all(float(words[:-1]) > 1 for words in speed[1:])
-        assert page.get_attribute("#race-player .sd-chip", "data-kind") == "run"
+        assert page.get_attribute("#race-player .sd-source-chip", "data-kind") == "run"
         assert not overflows(page)
         address_before = page.url
         page.locator("#race-player .sd-lane").nth(1).click()
@@ -321,11 +321,11 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
             "click"
         )  # the mouse misses what a chart moves
         page.wait_for_selector("#race-player .sd-window .sd-sub:has-text('round 3 of')")
-        assert page.locator("#race-player .sd-tests .sd-test").count() == 5, "γ 4, and the target's"
+        assert page.locator("#race-player .sd-grid-tests .sd-test").count() == 5, "γ 4, and the target's"
         page.locator("#race-player .sd-lane[aria-selected=true]").focus()
         page.keyboard.press("ArrowUp")
         page.wait_for_function("document.activeElement.getAttribute('aria-selected') === 'true'")
-        page.wait_for_selector("#race-player .sd-say:has-text('drafts nothing')")
+        page.wait_for_selector("#race-player .sd-window-sentence:has-text('drafts nothing')")
         page.keyboard.press("ArrowLeft")
         assert page.evaluate(f"{RACE}.shown.playhead.stop") >= 0, "arrows step, also from a row"
         page.click("#race-player .sd-lanes > header .sd-link")
@@ -338,13 +338,13 @@ def test_a_race_of_six(browser: Any, address: str, size: str, dark: bool, tmp_pa
         if size == "phone":
             return  # which offers no download
         with page.expect_download() as offered:
-            page.click("#race-player .sd-save")
+            page.click("#race-player .sd-bar-save")
         offered.value.save_as(tmp_path / "race.jsonl.gz")
         assert list(read_trace(tmp_path / "race.jsonl.gz").lanes)[:2] == ["vanilla", "autoregressive"]
         open_tab(page, "live")
         page.set_input_files("input[type=file]", str(tmp_path / "race.jsonl.gz"))
-        page.wait_for_selector("#race-player .sd-chip[data-kind=file]:visible")
-        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording", "Live keeps its own"
+        page.wait_for_selector("#race-player .sd-source-chip[data-kind=file]:visible")
+        assert page.get_attribute("#live-stage .sd-source-chip", "data-kind") == "recording", "Live keeps its own"
 
 
 # ---- everybody ----
@@ -401,16 +401,16 @@ def test_a_waiting_visitor_gets_a_turn_and_a_server_dies_under_both(browser: Any
         two.wait_for_function(free)
         assert two.locator("#live-player [aria-busy=true]").count() == 0
         one.click("#live-controls .sd-stop")
-        one.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
+        one.wait_for_selector("#live-stage .sd-source-chip[data-kind=stopped]")
         run(one, "live", "Anna again")  # what is still queued would have begun before
         assert two.evaluate(f"{LIVE}.job.live") is None
-        assert two.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
+        assert two.get_attribute("#live-stage .sd-source-chip", "data-kind") == "recording"
         start(one, "live", "A very slow secret of Anna")
         one.wait_for_function(clock_runs("live"))
         start(two, "live", "Ben is quick")
         two.wait_for_selector(waits)
         one.click("#live-controls .sd-stop")
-        two.wait_for_selector("#live-stage .sd-chip[data-kind=run]")
+        two.wait_for_selector("#live-stage .sd-source-chip[data-kind=run]")
         assert "Anna" not in two.content() and "Ben" not in one.content()
 
         open_drawer(one, "live")
@@ -472,7 +472,7 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
     round = "document.querySelector('#live-player .sd-window header .sd-sub').textContent"
     with visit(browser, address) as page:
         stand(page, "TargetScored", 2)
-        before = page.evaluate(round), page.inner_text("#live-player .sd-say")
+        before = page.evaluate(round), page.inner_text("#live-player .sd-window-sentence")
         page.click("#live-stage .sd-source button:has-text('Link to this moment')")
         page.wait_for_function("location.search.includes('at=score')")
         link = page.url
@@ -487,8 +487,8 @@ def test_a_link_to_a_moment_brings_it_back(browser: Any, address: str) -> None:
     with visit(browser, link, motion=True, before=late) as page:
         page.wait_for_function(f"{app('live')}.shown.playhead.stop >= 0 && {ready('live')}")
         assert not playhead(page)["playing"]
-        assert (page.evaluate(round), page.inner_text("#live-player .sd-say")) == before
-        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
+        assert (page.evaluate(round), page.inner_text("#live-player .sd-window-sentence")) == before
+        assert page.get_attribute("#live-stage .sd-source-chip", "data-kind") == "recording"
     another = f"?tab=live&trace={files[1]}&lane=drafted&round=2&at=score"
     with visit(browser, address + another, motion=True, before=late) as page:
         page.wait_for_function(
@@ -543,7 +543,7 @@ def test_a_run_has_a_link_that_opens_it_again(browser: Any, address: str) -> Non
         open_drawer(page, "live")
         value_of(page, "#live-gamma", "5")
         assert page.evaluate(f"{LIVE}.shown.lanes.drafted.duration") == seconds
-        page.wait_for_selector("#live-player .sd-stale", state="hidden")
+        page.wait_for_selector("#live-player .sd-player-stale", state="hidden")
     query = parse_qs(urlparse(link).query) | {"run": ["x" * 22 + ".jsonl"]}
     with visit(browser, f"{address}?{urlencode(query, doseq=True)}", logged="404") as page:
         page.wait_for_selector("#live-player .sd-card:visible")

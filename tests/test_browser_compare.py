@@ -44,7 +44,7 @@ def test_the_recorded_answer_its_switches_and_races_and_a_measurement(browser: A
         page.fill("#compare-compare-per_flavour", "1")  # the recorded answer has five
         page.click("#compare-player .sd-explored-run")
         page.wait_for_function(f"{COMPARE}.question.answers.live.compare?.done && {IDLE}")
-        assert page.get_attribute("#compare-player .sd-source .sd-chip", "data-kind") == "measured"
+        assert page.get_attribute("#compare-player .sd-source .sd-source-chip", "data-kind") == "measured"
         found = page.evaluate(f"{COMPARE}.question.answers.live.compare")
         assert found["done"] == found["total"]
         measured = [row["label"] for row in found["rows"] if row["flavour"] == "mean" and row.get("speedup")]

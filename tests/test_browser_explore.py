@@ -23,7 +23,7 @@ THERE = "window.specdiff?.tabs.explore && document.querySelector('.sd-explored')
 IDLE = f"{EXPLORE}.job.state === 'idle'"
 LIVE = f"{EXPLORE}.question.answers.live"
 QUEUED = ".sd-explored .sd-status span:text-matches('1[^0-9]+1')"  # number 1 of 1
-GOING = ".sd-another [aria-live]:not(:empty)"
+GOING = ".sd-tracks-another [aria-live]:not(:empty)"
 DRAWN = (
     "[...document.querySelectorAll('.sd-explored .sd-plot')].filter((place) => place.checkVisibility())"
     ".every((place) => place.querySelector('.main-svg'))"
@@ -110,7 +110,7 @@ def test_a_link_fills_the_form_and_the_answer_can_be_taken_away(browser: Any, ad
         assert found["settings"]["runs"] == 200
         assert {row["rule"] for row in found["rows"]} == {"ratio", "naive"}
         assert "200" in page.text_content(".sd-explored-answer")
-        assert page.get_attribute(".sd-explored .sd-source .sd-chip", "data-kind") == "measured"
+        assert page.get_attribute(".sd-explored .sd-source .sd-source-chip", "data-kind") == "measured"
         assert saved(page, "CSV").count(b"\n") == 1 + len(found["rows"])
         assert json.loads(saved(page, "JSON")) == found
         assert saved(page, "PNG").startswith(b"\x89PNG")
@@ -180,7 +180,7 @@ def test_a_reload_finds_what_runs_a_plain_run_goes_first_and_stop_keeps_it(brows
         )
         other.wait_for_function(clock_runs("live"))
         other.click("#live-controls .sd-stop")
-        other.wait_for_selector("#live-stage .sd-chip[data-kind=stopped]")
+        other.wait_for_selector("#live-stage .sd-source-chip[data-kind=stopped]")
         done = one.evaluate(f"{LIVE}.losslessness.done")
         one.wait_for_function(f"{LIVE}.losslessness.done > {done}")
         assert not other.evaluate("Boolean(window.specdiff.tabs.explore)")
@@ -333,7 +333,7 @@ def test_recorded_answers_are_shown_whole(show: Show, names: list[str]) -> None:
     for name in names:
         page = show(name)
         assert not serious(page)
-        assert page.get_attribute(".sd-explored .sd-source .sd-chip", "data-kind") == "recording"
+        assert page.get_attribute(".sd-explored .sd-source .sd-source-chip", "data-kind") == "recording"
         rows = page.evaluate(f"{EXPLORE}.question.answer.rows.length")
         page.locator(".sd-answer-numbers").evaluate("(details) => (details.open = true)")
         page.wait_for_function(  # the table is drawn when the browser says that it was opened
@@ -394,7 +394,7 @@ def test_the_recorded_map_has_sliders_and_a_cell_opens_its_race(show: Show) -> N
 def test_a_rejection_is_sent_another_way(show: Show) -> None:
     page = show("side-by-side", "side-by-side")
     page.wait_for_selector(".sd-track-column")
-    assert page.get_attribute(".sd-explored .sd-source .sd-chip", "data-kind") == "recording"
+    assert page.get_attribute(".sd-explored .sd-source .sd-source-chip", "data-kind") == "recording"
     rows = page.evaluate(f"{EXPLORE}.question.answer.rows")
     rejected = [f"{row['run']}/{row['round'] - 1}" for row in rows if row["rejected"] is not None]
     there = page.eval_on_selector_all(".sd-track-column button", "(all) => all.map((one) => one.dataset.key)")
@@ -434,7 +434,7 @@ SHOWN = f"""JSON.stringify((() => {{
   const all = (selector) => document.querySelectorAll(selector).length;
   const pinned = document.querySelector('.sd-track-column [aria-pressed=true]')?.dataset.key;
   const answer = answers.live['side-by-side'];
-  const [columns, takes] = [all('.sd-track-column'), all('.sd-another:not([hidden]) .sd-take:enabled')];
+  const [columns, takes] = [all('.sd-track-column'), all('.sd-tracks-another:not([hidden]) .sd-take:enabled')];
   return {{ answer, form: form.values(), source, pinned, columns, takes, address: location.search }};
 }})())"""
 """All that a visitor of two runs side by side could lose."""

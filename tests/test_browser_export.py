@@ -56,7 +56,7 @@ def test_a_recording_plays_and_its_charts_are_drawn(browser: Any, exported: dict
         page.wait_for_function(DRAWN)
         assert page.locator("#live .sd-pick.sd-more option").count() > 15
         with page.expect_download() as download:
-            page.click("#live .sd-save")
+            page.click("#live .sd-bar-save")
         saved = Path(download.value.path()).read_bytes()
         assert saved.startswith(b"\x1f\x8b")
         choose_file(page, "mine.jsonl.gz", saved)
@@ -67,10 +67,10 @@ def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str])
     """In Explore, Live and Compare; tests/test_export.py has all that lessons show."""
     lessons = [one for one in WORKSHOP if one.name in {"round", "accept", "guesses"}]
     with visit(
-        browser, exported["file"] + "?lesson=accept", until="document.querySelector('#learn .sd-start')"
+        browser, exported["file"] + "?lesson=accept", until="document.querySelector('#learn .sd-lesson-start')"
     ) as page:
         for lesson in lessons:
-            page.click(f"#lesson-{lesson.name} .sd-start")
+            page.click(f"#lesson-{lesson.name} .sd-lesson-start")
             page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-next")
             page.wait_for_function(POINTED)
@@ -82,8 +82,8 @@ def test_lessons_point_at_the_real_thing(browser: Any, exported: dict[str, str])
                 page.click(f"{CARD} .sd-guide-next")
             page.click(f"{CARD} .sd-guide-option")
             page.click(f"{CARD} .sd-guide-buttons :text-matches('^Done$')")
-        assert "3 of 8" in page.inner_text(".sd-progress")
-        page.click(".sd-present")
+        assert "3 of 8" in page.inner_text(".sd-workshop-progress")
+        page.click(".sd-workshop-present")
         page.keyboard.press("l")
         page.wait_for_selector("dialog[open]")
         assert not page.is_visible(".sd-presenter-code"), "a file has no address for phones"
@@ -167,7 +167,7 @@ def test_explore_opens_the_races_that_are_here_and_a_link_its_answer(browser: An
         page.locator(".sd-track-column button").first.click()
         page.wait_for_selector("#explore .sd-inspector .sd-inspector-row")
         assert page.locator(".sd-take").count() and not page.locator(".sd-take:visible").count(), "no other token"
-        assert not page.locator(".sd-another p:visible").count()
+        assert not page.locator(".sd-tracks-another p:visible").count()
         assert page.evaluate(f"{app('explore')}.job.measureBranch({{}})") is False
 
 
@@ -197,4 +197,4 @@ def test_a_trace_of_any_name_and_a_lesson(browser: Any, tmp_path: Path) -> None:
         shown.click("#tab-race")
         assert export.EMPTY["race"] in shown.inner_text("#race")
         shown.click("#tab-learn")
-        assert "0 of 1 lesson" in shown.inner_text(".sd-progress")
+        assert "0 of 1 lesson" in shown.inner_text(".sd-workshop-progress")

@@ -15,7 +15,10 @@ from app.content.workshop import CLOSING, WORKSHOP
 from specdiff_core.explorations import EXPLORATIONS
 
 pytestmark = MARKS
-THERE = "document.querySelector('.sd-workshop')?.offsetParent && document.querySelector('.sd-progress').textContent"
+THERE = (
+    "document.querySelector('.sd-workshop')?.offsetParent"
+    " && document.querySelector('.sd-workshop-progress').textContent"
+)
 NOTED = f"{CARD} .sd-guide-verdict:not(:empty)"
 SLIDE = f"document.querySelector('{CARD}')"
 
@@ -41,9 +44,9 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
             take(page, lesson, wrong[lesson.name])
         page.reload()
         page.wait_for_function(THERE)
-        assert f"{len(lessons)} of 8 lessons done" in page.inner_text(".sd-progress")
+        assert f"{len(lessons)} of 8 lessons done" in page.inner_text(".sd-workshop-progress")
         for lesson in lessons:
-            assert "✓" in page.inner_text(f".sd-contents li:has([href$={lesson.name}])")
+            assert "✓" in page.inner_text(f".sd-workshop-contents li:has([href$={lesson.name}])")
             words = page.inner_text(f"#lesson-{lesson.name}")
             assert f"You said “{wrong[lesson.name]}”" in words and lesson.explain[0] in words
         page.locator(f"#lesson-{lesson.name} > ol button").nth(lesson.right).click()  # a tap on the page counts
@@ -52,10 +55,10 @@ def test_a_lesson_asks_shows_explains_and_checks(browser: Any, address: str, les
 
 def take(page: Any, lesson: Any, wrong: str) -> None:
     """Go through a lesson with this guess, and run what it shows if that is a recording."""
-    page.click(f"#lesson-{lesson.name} .sd-start")
+    page.click(f"#lesson-{lesson.name} .sd-lesson-start")
     assert lesson.predict in page.inner_text(CARD)
     assert page.is_disabled(f"{CARD} .sd-guide-next"), "it waits for a guess"
-    assert page.is_hidden(f"#lesson-{lesson.name} .sd-explained")
+    assert page.is_hidden(f"#lesson-{lesson.name} .sd-lesson-explained")
     page.locator(f"{CARD} .sd-guide-option").nth(lesson.guesses.index(wrong)).click()
     assert page.locator(f"{CARD} .sd-guide-option[aria-pressed=true]").count() == 1
     assert page.locator(f"{CARD} [data-right]").count() == 0, "a guess is not judged"
@@ -109,13 +112,13 @@ def test_the_core_path_has_its_own_next_worksheet_and_slides(browser: Any, addre
     with visit(browser, f"{address}?tab=learn", until=THERE) as page:
         page.click("[data-path=core]")
         assert page.get_attribute("[data-path=core]", "aria-pressed") == "true"
-        assert "0 of 5 lessons" in page.inner_text(".sd-progress")
+        assert "0 of 5 lessons" in page.inner_text(".sd-workshop-progress")
         assert page.locator(".sd-workshop-lesson h3:visible").count() == len(core) + 1, "and the summary"
         page.emulate_media(media="print")
         seen = page.inner_text("body")
         assert core[-1].predict in seen and further.predict not in seen and CLOSING.title not in seen
         page.emulate_media(media="screen")
-        page.click(f"#lesson-{core[-1].name} .sd-start")
+        page.click(f"#lesson-{core[-1].name} .sd-lesson-start")
         for _ in range(2):
             page.locator(f"{CARD} .sd-guide-option").first.click()
             for _ in range(3):
@@ -127,7 +130,7 @@ def test_the_core_path_has_its_own_next_worksheet_and_slides(browser: Any, addre
         page.locator(f"{CARD} .sd-guide-next").press("Enter")
         page.wait_for_function(f"{SLIDE}?.innerText.includes({CLOSING.explain[0]!r})")
         page.keyboard.press("Escape")
-        page.click(".sd-present")
+        page.click(".sd-workshop-present")
         at_step(page, len(WORKSHOP), 1)
         page.keyboard.press("p")
         at_step(page, WORKSHOP.index(core[-1]), 1)
@@ -206,7 +209,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
         page.keyboard.press("Escape")
         page.wait_for_function(THERE)
         assert page.locator(CARD).count() == 0 and not page.locator(".sd-presenter-bar").is_visible()
-        assert "present" not in page.url and "0 of 8" in page.inner_text(".sd-progress")
+        assert "present" not in page.url and "0 of 8" in page.inner_text(".sd-workshop-progress")
         page.keyboard.press("ArrowRight")
         assert page.locator(CARD).count() == 0
 
@@ -272,7 +275,12 @@ def unknown(phone: Any, lesson: Any) -> None:
     seen = phone.inner_text("body")
     told = (evidence.truth(lesson.name), *lesson.explain, *(one.why for one in lesson.answers))
     assert not [words for words in told if words in seen]
-    assert phone.locator("[data-right], .sd-answers:visible, .sd-teacher:visible, .sd-explained:visible").count() == 0
+    assert (
+        phone.locator(
+            "[data-right], .sd-lesson-answers:visible, .sd-workshop-teacher:visible, .sd-lesson-explained:visible"
+        ).count()
+        == 0
+    )
 
 
 HURRY = "const later = window.setTimeout; window.setTimeout = (act, wait, ...more) => later(act, wait / 10, ...more);"
@@ -334,7 +342,7 @@ def test_phones_follow_the_projector_and_learn_no_key_before_it_is_revealed(brow
             room.keyboard.press("n")
             led_to(phone, other.predict)
             phone.keyboard.press("Escape")
-            phone.click(f".sd-room button:has-text('{other.title}')")
+            phone.click(f".sd-workshop-room button:has-text('{other.title}')")
             led_to(phone, other.predict)
             phone.keyboard.press("Escape")
             nothing_runs(phone)
@@ -343,8 +351,8 @@ def test_phones_follow_the_projector_and_learn_no_key_before_it_is_revealed(brow
             room.keyboard.press("Escape")
             phone.wait_for_selector(".sd-explored-run")  # the room is closed: the controls are back
             open_tab(phone, "learn")
-            phone.wait_for_selector(".sd-room [role=status]")  # why answers don't count
-            phone.click(f"#lesson-{other.name} .sd-start")
+            phone.wait_for_selector(".sd-workshop-room [role=status]")  # why answers don't count
+            phone.click(f"#lesson-{other.name} .sd-lesson-start")
             phone.locator(f"{CARD} .sd-guide-option").first.click()
             phone.wait_for_selector(f"{CARD} .sd-guide-option[aria-pressed=true]")
             phone.wait_for_selector(f"{CARD} .sd-guide-note:not(:empty)")
@@ -375,16 +383,16 @@ def test_the_lessons_can_be_read_and_printed(browser: Any, address: str) -> None
         for lesson in WORKSHOP:
             words = page.inner_text(f"#lesson-{lesson.name}")
             assert lesson.predict in words and lesson.explain[0] not in words
-            page.click(f"#lesson-{lesson.name} .sd-skip")
+            page.click(f"#lesson-{lesson.name} .sd-lesson-skip")
             words = page.inner_text(f"#lesson-{lesson.name}")
             assert lesson.explain[0] in words and raised(lesson.check) in words and "You said" not in words
-        assert "0 of 8" in page.inner_text(".sd-progress")
+        assert "0 of 8" in page.inner_text(".sd-workshop-progress")
         assert not overflows(page)
         math = page.locator("#lesson-closing math").first
         assert math.bounding_box()["height"] > 20, "drawn as a formula, not as a line of letters"
         symbols(page)
         assert not serious(page, ".sd-workshop")
-        page.click(".sd-present")
+        page.click(".sd-workshop-present")
         page.keyboard.press("Escape")
         page.wait_for_function(THERE)
         page.emulate_media(media="print")
@@ -428,4 +436,4 @@ def symbols(page: Any) -> None:
     paragraphs = page.eval_on_selector_all(".sd-lesson p", marked)
     assert any(paragraphs) and all(len(set(one)) == len(one) for one in paragraphs), "a paragraph marks it once"
     assert page.locator("#lesson-gamma [data-symbol='γ'][tabindex]").count() == 1, "the Tab key stops once"
-    assert page.locator("#lesson-round .sd-predict [data-symbol]").count() == 0, "no symbols"
+    assert page.locator("#lesson-round .sd-lesson-predict [data-symbol]").count() == 0, "no symbols"

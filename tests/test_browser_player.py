@@ -59,23 +59,23 @@ def page(loaded: Any) -> Any:
 def opened(page: Any, name: str) -> None:
     """Open one of the recordings that ship, as a visitor's file, and pause."""
     page.set_input_files("input[type=file]", str(RECORDINGS / f"{name}.jsonl.gz"))
-    page.wait_for_selector("#live-stage .sd-chip[data-kind=file]")
+    page.wait_for_selector("#live-stage .sd-source-chip[data-kind=file]")
     page.wait_for_function(ready("live"))
 
 
 def test_on_a_phone_the_controls_follow_the_number(page: Any) -> None:
     resize(page, "phone")
     parts = (
-        "#live-stage .sd-tiles",
+        "#live-stage .sd-stage-tiles",
         "#live-stage [data-area=hero]",
-        "#live-controls .sd-line",
+        "#live-controls .sd-controls-line",
         "#live-player [data-area=lanes]",
     )
     tops = [page.locator(part).bounding_box()["y"] for part in (*parts, "#live-player [data-area=window]")]
     assert tops == sorted(tops)
     for which in range(3):
         stand(page, "Committed", which)
-        cell = page.locator("#live-player .sd-tests .sd-outcome").bounding_box()
+        cell = page.locator("#live-player .sd-grid-tests .sd-grid-outcome").bounding_box()
         assert cell["x"] >= 0 and cell["x"] + cell["width"] <= 390
     assert not overflows(page)
 
@@ -89,20 +89,20 @@ def test_the_window_is_never_blank_and_shows_every_step(page: Any) -> None:
         const first = app.shown.playhead.stops.findIndex((stop) => stop.lane === 'drafted');
         for (let i = first; i < app.shown.playhead.stops.length; i += 1) {{
             app.shown.playhead.goToStop(i); app.draw();
-            if (!document.querySelector('#live-player .sd-steps .sd-row')) empty.push(i);
+            if (!document.querySelector('#live-player .sd-steps .sd-grid-row')) empty.push(i);
             below.add(document.querySelector('#live-player [data-area=tokens]').getBoundingClientRect().top);
         }}
         return [empty, below.size];
     }}""")
     assert stops > 50 and seen == [[], 1]
     stand(page, "RoundStarted", 2)
-    assert page.locator("#live-player .sd-steps .sd-mask").count() == 32, "γ 8, T 4"
+    assert page.locator("#live-player .sd-steps .sd-cell-mask").count() == 32, "γ 8, T 4"
     stand(page, "DenoiseStep", 6)
-    assert page.locator("#live-player .sd-fresh:visible").count() >= 2
-    assert "confidence " in page.locator("#live-player .sd-steps .sd-fresh").first.get_attribute("title")
+    assert page.locator("#live-player .sd-cell-fresh:visible").count() >= 2
+    assert "confidence " in page.locator("#live-player .sd-steps .sd-cell-fresh").first.get_attribute("title")
     stand(page, "Committed", 2)
-    assert page.text_content("#live-player .sd-say").startswith("Round 3: ")
-    assert page.locator("#live-player .sd-phase.sd-on").text_content().startswith("4 Commit")
+    assert page.text_content("#live-player .sd-window-sentence").startswith("Round 3: ")
+    assert page.locator("#live-player .sd-window-phase.sd-window-on").text_content().startswith("4 Commit")
 
 
 def test_playback(page: Any) -> None:
@@ -130,34 +130,34 @@ def test_playback(page: Any) -> None:
     page.wait_for_selector("#live-player .sd-window .sd-sub:has-text('round 4')")
     assert page.locator("#live-player .sd-rounds-bar").nth(3).get_attribute("aria-current") == "true"
     assert page.text_content("#live-player .sd-voice").startswith("Round 4: ")
-    page.locator("#live-stage .sd-scrub").fill("300")
+    page.locator("#live-stage .sd-bar-scrub").fill("300")
     state = playhead(page)
     assert abs(state["t"] / state["duration"] - 0.3) < 0.01
     page.wait_for_function(ready("live"))
     slow, fast = lanes(page, "live", "clock")
     assert slow == fast
-    so_far = page.text_content("#live-stage .sd-speed")
-    page.locator("#live-stage .sd-scrub").fill("1000")
+    so_far = page.text_content("#live-stage .sd-hero-speed")
+    page.locator("#live-stage .sd-bar-scrub").fill("1000")
     page.wait_for_function(ready("live"))
-    assert page.text_content("#live-stage .sd-speed") != so_far
+    assert page.text_content("#live-stage .sd-hero-speed") != so_far
     page.select_option("#live-stage .sd-bar .sd-pick", "100")
     assert playhead(page)["slow"] == 100
-    page.click("#live-stage .sd-play")
+    page.click("#live-stage .sd-bar-play")
     page.wait_for_function(f"{LIVE}.shown.playhead.playing")
-    page.click("#live-stage .sd-prev")
+    page.click("#live-stage .sd-bar-prev")
     stood = playhead(page)["stop"]
     page.keyboard.press(" ")  # not the button again that was clicked
     page.wait_for_function(f"{LIVE}.shown.playhead.playing")
     page.keyboard.press(" ")
-    page.locator("#live-stage .sd-next").focus()
+    page.locator("#live-stage .sd-bar-next").focus()
     page.keyboard.press("Enter")  # who came with the keyboard stays where they are
-    assert playhead(page)["stop"] > stood and page.evaluate("document.activeElement.matches('.sd-next')")
+    assert playhead(page)["stop"] > stood and page.evaluate("document.activeElement.matches('.sd-bar-next')")
     page.remove_listener("request", called)
     asked = [url for url in calls if "gradio_api/" in url and "file=" not in url]
     assert not asked, "the player works alone"
     stand(page, "Verified", 1)
     stand(page, "Committed", 1)
-    fresh = "#live-player .sd-lane-text.sd-selected .sd-now"
+    fresh = "#live-player .sd-lane-text.sd-lane-selected .sd-text-now"
     found = page.eval_on_selector_all(fresh, placed)
     events = page.evaluate(f"{LIVE}.shown.trace.lanes.drafted")
     assert len(found) == len([one for one in events if one["kind"] == "Committed"][1]["ids"])
@@ -191,7 +191,7 @@ def test_where_threads_waited_passes_count_and_one_thread_is_offered(page: Any) 
     run(page, "live", "A crowded run")
     assert "0.90" in player.locator(".sd-busy-machine").inner_text()
     passes, base = (
-        int(re.search(r"\d+", player.locator(f".sd-speed{part}").inner_text())[0]) for part in ("", "-words")
+        int(re.search(r"\d+", player.locator(f".sd-hero-speed{part}").inner_text())[0]) for part in ("", "-words")
     )
     assert base == 96 and 1 < passes < 96
     page.click("#live-stage .sd-source button.sd-link")
@@ -200,7 +200,7 @@ def test_where_threads_waited_passes_count_and_one_thread_is_offered(page: Any) 
     page.click("#live-stage .sd-hero .sd-link")
     page.wait_for_function(f"{ready('live')} && {LIVE}.shown.lanes.drafted.header.threads === 1")
     assert not player.locator(".sd-busy-machine").is_visible()
-    assert "×" in player.locator(".sd-speed").inner_text()
+    assert "×" in player.locator(".sd-hero-speed").inner_text()
     run(page, "live", "A crowded run again")
     assert page.evaluate(f"{LIVE}.shown.lanes.drafted.header.threads") == 2, "for that one run only"
 
@@ -218,10 +218,10 @@ def test_cards(page: Any) -> None:
         page.wait_for_selector("#live-player .sd-card:not([hidden])")
         words = page.text_content("#live-player .sd-card")
         assert "Traceback" not in words and "secret" not in words
-        hints.add(page.text_content("#live-player .sd-card .sd-hint"))
+        hints.add(page.text_content("#live-player .sd-card .sd-card-hint"))
         assert page.locator("#live-prompt.sd-invalid").count() == (stage == "recording")
         assert page.evaluate("document.querySelector('#live-prompt').value.length") == len(prompt)
-        assert page.get_attribute("#live-stage .sd-chip", "data-kind") == stage
+        assert page.get_attribute("#live-stage .sd-source-chip", "data-kind") == stage
         page.click("#live-player .sd-card button")
         assert page.locator("#live-player .sd-card").is_hidden()
     assert len(hints) == len(cases), "each says what helps here"
@@ -236,13 +236,13 @@ def test_files(page: Any, tmp_path: Path, folder: Path) -> None:
     card = "#live-player .sd-card"
     page.set_input_files("input[type=file]", str(broken))
     page.wait_for_selector(f"{card}:visible")
-    assert page.get_attribute("#live-stage .sd-chip", "data-kind") == "recording"
+    assert page.get_attribute("#live-stage .sd-source-chip", "data-kind") == "recording"
     open_tab(page, "learn")
     page.set_input_files("input[type=file]", str(other))
     page.wait_for_selector(f"{card}:visible")
     open_tab(page, "learn")
     page.set_input_files("input[type=file]", str(good))
-    page.wait_for_selector("#live-stage .sd-chip[data-kind=file]:visible")
+    page.wait_for_selector("#live-stage .sd-source-chip[data-kind=file]:visible")
     assert page.locator(card).is_hidden()
 
 
@@ -254,14 +254,14 @@ def test_of_many_branches_eight_are_drawn_first(page: Any) -> None:
         f"{LIVE}.playback.goToRound({LIVE}.shown.lanes.drafted.rounds.findIndex(({{ tree }}) => tree.count > 8))"
     )
     page.wait_for_function(ready("live"))
-    lines, button = page.locator("#live-player .sd-steps .sd-row"), page.locator("#live-player .sd-lines")
+    lines, button = page.locator("#live-player .sd-steps .sd-grid-row"), page.locator("#live-player .sd-window-more")
     assert lines.count() == 8 and button.get_attribute("aria-expanded") == "false"
     assert "all 9 branches" in button.text_content()
-    walked = page.locator("#live-player .sd-steps .sd-fresh").count()
-    assert page.locator("#live-player .sd-steps .sd-fresh:has-text('✓')").count() >= 1
+    walked = page.locator("#live-player .sd-steps .sd-cell-fresh").count()
+    assert page.locator("#live-player .sd-steps .sd-cell-fresh:has-text('✓')").count() >= 1
     button.click()
     assert lines.count() == 9 and button.get_attribute("aria-expanded") == "true"
-    assert page.locator("#live-player .sd-steps .sd-fresh").count() == walked, "the walk was drawn before"
+    assert page.locator("#live-player .sd-steps .sd-cell-fresh").count() == walked, "the walk was drawn before"
     assert not overflows(page)
     button.click()
     assert lines.count() == 8
@@ -276,7 +276,9 @@ def test_a_broken_lane_says_why(page: Any) -> None:
     assert failed.count() == 1 and "model.safetensors is missing. Restore the folder." in failed.text_content()
     assert sorted(lanes(page, "race", "place")) == list("11335✕")
     failed.click()
-    page.wait_for_function("document.querySelector('#race-player .sd-say').textContent.includes('is missing')")
+    page.wait_for_function(
+        "document.querySelector('#race-player .sd-window-sentence').textContent.includes('is missing')"
+    )
     chosen = page.locator("#race-methods label:has(input:checked)").all_inner_texts()
     for words in chosen:
         page.get_by_label(words, exact=True).uncheck()
@@ -318,11 +320,11 @@ def test_a_recorded_race_opens_from_elsewhere(page: Any, folder: Path) -> None:
     page.evaluate(tell, detail)
     page.wait_for_function(f"{ready('race')} && {RACE}.shown.stage.names.join() === 'vanilla,block/9/1'")
     assert [words[1:] for words in lanes(page, "race", "name")] == ["Vanilla", "block γ 9"]
-    assert page.get_attribute("#race-player .sd-chip", "data-kind") == "recording"
+    assert page.get_attribute("#race-player .sd-source-chip", "data-kind") == "recording"
     assert "Dialogue, greedy" in page.text_content("#race-player .sd-source-words")
     page.evaluate(f"{RACE}.playback.goToRound(1)")
     page.wait_for_function(ready("race"))
-    assert page.locator("#race-player .sd-steps .sd-label:text-is('draft')").count() == 1
+    assert page.locator("#race-player .sd-steps .sd-grid-label:text-is('draft')").count() == 1
     words = page.locator("#race-player .sd-lane-text .sd-text").last.text_content()
     assert "Once upon a time" in words and "<" not in words
     page.evaluate(tell, {**detail, "lanes": ["block/9/1"]})
@@ -404,7 +406,7 @@ def test_a_position_is_pinned_by_click_and_by_key(page: Any) -> None:
     assert page.locator(f"{inspector} .sd-inspector-row").count() > 2
     assert page.locator("#live-player .sd-test.sd-pinned").count() == 1
     assert not serious(page)
-    cell = page.locator("#live-player .sd-tests .sd-test").nth(1)
+    cell = page.locator("#live-player .sd-grid-tests .sd-test").nth(1)
     cell.focus()
     page.keyboard.press("Enter")
     assert "position 2" in page.inner_text(f"{inspector} h3")
@@ -432,10 +434,10 @@ def test_a_position_is_pinned_by_click_and_by_key(page: Any) -> None:
 
 
 def test_a_slower_lane_says_why_and_shows_a_round(page: Any) -> None:
-    why, say = "#live-stage .sd-why", "#live-player .sd-say"
+    why, say = "#live-stage .sd-hero-why", "#live-player .sd-window-sentence"
     assert page.locator(why).count() == 0, "the opening race is won"
     opened(page, "dialogue-sampling-exact-ratio-test")
-    assert "slower" in page.inner_text("#live-stage .sd-big").lower()
+    assert "slower" in page.inner_text("#live-stage .sd-hero-big").lower()
     named = re.search(r"See (round \d+)", page.inner_text(why))
     assert named, "a cost, and a round that shows it"
     page.click(f"{why} button")
@@ -484,5 +486,5 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     page.wait_for_function(ready("live"))
     assert page.evaluate("document.activeElement.matches('textarea')"), "whoever types elsewhere is left alone"
     assert page.locator(f"{judge} :text-matches('of 1[^0-9]')").count() == 0
-    page.locator("#live-stage .sd-next").click()
+    page.locator("#live-stage .sd-bar-next").click()
     page.wait_for_selector(judge, state="hidden")  # moving the playhead ends it

@@ -271,7 +271,7 @@ def test_a_public_host_starts_without_it(
             return FakeDecoder()
 
         engines = Engines(load)
-        engines.prepare()
+        engines.start_in_background()
         list(engines.doing())
         assert left(cache) == found and loads == loaded
     host.served_to(None, shared=False)

@@ -24,7 +24,7 @@ from shipped import ROOT
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from app import own_pairs as app_pairs
-from app.run.engines import with_progress
+from app.run.progress import with_progress
 from app.tabs import live
 from specdiff_core import loading
 from specdiff_core.checkpoints import hub, memory, own_pairs
@@ -85,7 +85,7 @@ def test_a_quantisation_of_a_repository_is_fetched(
 ) -> None:
     """That file alone, once, with its progress on the page; a wrong name is answered with the right ones."""
     monkeypatch.setenv("SPECDIFF_CACHE", str(tmp_path / "converted"))
-    for name in ("app.run.engines.GLANCE", "specdiff_core.checkpoints.hub.PERIOD"):
+    for name in ("app.run.progress.GLANCE", "specdiff_core.checkpoints.hub.PERIOD"):
         monkeypatch.setattr(name, 0.02)
     folder = served.root / "lab" / "tiny-GGUF"
     folder.mkdir()

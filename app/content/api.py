@@ -20,7 +20,7 @@ def section(settings: Sequence[str]) -> str:
     methods = ", ".join(item.name for item in METHODS if item.name != BASELINE)
     text = TEXT.read_text(encoding="utf-8").replace("METHODS", methods).replace("SETTINGS", ", ".join(settings))
     cards = (element("article", markup(part, "h2"), class_="sd-lesson") for part in re.split(r"\n(?=## )", text))
-    return element("div", *cards, class_="sd-lessons") + parameters()
+    return element("div", *cards, class_="sd-api-cards") + parameters()
 
 
 def parameters() -> str:
@@ -47,4 +47,4 @@ def parameters() -> str:
         ),
     )
     table = element("table", head, body, tabindex="0")
-    return element("article", element("h2", text="Parameters of /race"), table, class_="sd-lesson sd-parameters")
+    return element("article", element("h2", text="Parameters of /race"), table, class_="sd-lesson sd-api-parameters")

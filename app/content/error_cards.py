@@ -6,7 +6,6 @@ Expected errors have their own messages; unexpected ones are logged under a run 
 from __future__ import annotations
 
 import logging
-import uuid
 from typing import TypedDict
 
 from specdiff_core.schema.errors import ConfigError, OutOfMemory, SpecDiffError, is_memory
@@ -19,7 +18,7 @@ class Unexpected(SpecDiffError, code="unexpected", title="Something unexpected h
 
 
 class ErrorCard(TypedDict):
-    """An error for the player, as plain text."""
+    """An error for the page, as plain text."""
 
     code: str
     title: str
@@ -27,11 +26,6 @@ class ErrorCard(TypedDict):
     hint: str
     field: str
     run: str
-
-
-def new_run_id() -> str:
-    """A short id that links a visitor's card to a log line."""
-    return uuid.uuid4().hex[:8]
 
 
 def card(error: BaseException, run: str) -> ErrorCard:
@@ -45,12 +39,11 @@ def card(error: BaseException, run: str) -> ErrorCard:
         logger.info("run %s refused: %s", run, expected, extra={"run": run})
         if expected.__cause__ is not None and not isinstance(expected, ConfigError):  # a wrong setting needs none
             logger.warning("run %s: cause", run, exc_info=expected.__cause__, extra={"run": run})
-    field = "prompt" if expected.code == "context" else getattr(expected, "field", "")
     return ErrorCard(
         code=expected.code,
-        title="This prompt can’t be used" if field == "prompt" else expected.title,
+        title="This prompt can’t be used" if expected.field == "prompt" else expected.title,
         message=expected.message,
         hint=expected.hint,
-        field=field,
+        field=expected.field,
         run=run,
     )

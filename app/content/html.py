@@ -43,7 +43,7 @@ def markup(text: str, heading: str = "h3") -> str:
 def _block(text: str, heading: str) -> str:
     if text.startswith("```"):
         code = element("code", text=text.partition("\n")[2].removesuffix("\n```"))
-        return element("pre", code, tabindex="0", class_="sd-source-code")
+        return element("pre", code, tabindex="0", class_="sd-code-block")
     if text.startswith("## "):
         return element(heading, _inline(text[3:]))
     if text.startswith("- "):

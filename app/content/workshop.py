@@ -89,29 +89,31 @@ def article(number: int, lesson: Lesson) -> str:
         chosen = (button(text, class_="sd-link", data_option=i) for i, text in enumerate(words))
         return element("ol", *(element("li", item) for item in chosen), type="a")
 
-    start = button("Start", class_="sd-start", aria_label=f"Start the lesson: {lesson.title}")
+    start = button("Start", class_="sd-lesson-start", aria_label=f"Start the lesson: {lesson.title}")
 
     solved = (element("li", text=f"{'✓' if one.right else '✕'} {one.words}. {one.why}") for one in lesson.answers)
     return element(
         "article",
         element("header", element("h3", text=f"{number}. {lesson.title}"), start),
-        element("p", text=lesson.predict, class_="sd-predict"),
+        element("p", text=lesson.predict, class_="sd-lesson-predict"),
         options(lesson.guesses),
-        element("p", class_="sd-guessed"),
-        element("button", text="Skip the question: show the explanation", type="button", class_="sd-link sd-skip"),
+        element("p", class_="sd-lesson-guessed"),
+        element(
+            "button", text="Skip the question: show the explanation", type="button", class_="sd-link sd-lesson-skip"
+        ),
         element(
             "div",
-            element("p", text=evidence.truth(lesson.name), class_="sd-truth"),
+            element("p", text=evidence.truth(lesson.name), class_="sd-lesson-truth"),
             scenes.scene(lesson.name),
             *_explained(lesson),
-            class_="sd-explained",
+            class_="sd-lesson-explained",
         ),
         element(
             "div",
             element("p", element("b", text="Check. "), element("span", letters(lesson.check))),
             options(one.words for one in lesson.answers),
-            element("details", element("summary", text="Answers"), element("ul", *solved), class_="sd-answers"),
-            class_="sd-check",
+            element("details", element("summary", text="Answers"), element("ul", *solved), class_="sd-lesson-answers"),
+            class_="sd-lesson-check",
         ),
         class_="sd-lesson sd-workshop-lesson",
         id=f"lesson-{lesson.name}",
@@ -140,12 +142,12 @@ def contents(chosen: Sequence[Lesson]) -> str:
     """Links to the lessons; the page's script marks those that are done."""
 
     def entry(lesson: Lesson) -> str:
-        core = element("span", text="core" if lesson.core else "", class_="sd-core")
-        done = element("span", class_="sd-done", data_done=lesson.name)
+        core = element("span", text="core" if lesson.core else "", class_="sd-lesson-core")
+        done = element("span", class_="sd-lesson-done", data_done=lesson.name)
         link = element("a", text=lesson.title, href=f"#lesson-{lesson.name}")
         return element("li", link, core, done, data_core=str(lesson.core).lower())
 
-    return element("nav", element("ol", *map(entry, chosen)), class_="sd-contents", aria_label="Lessons")
+    return element("nav", element("ol", *map(entry, chosen)), class_="sd-workshop-contents", aria_label="Lessons")
 
 
 def guide(path: Path = GUIDE) -> str:
@@ -154,7 +156,7 @@ def guide(path: Path = GUIDE) -> str:
         return ""
     summary = element("summary", text="For the teacher: minutes, wrong guesses to expect, and the key")
     text = path.read_text(encoding="utf-8").partition("\n\n")[2]
-    return element("details", summary, markup(text), class_="sd-lesson sd-teacher", id="sd-teacher")
+    return element("details", summary, markup(text), class_="sd-lesson sd-workshop-teacher", id="sd-teacher")
 
 
 def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
@@ -174,21 +176,22 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
     buttons = element(
         "p",
         *([path("core", core), path("all", len(chosen))] if chosen == WORKSHOP else []),
-        element("span", class_="sd-progress", aria_live="polite"),
-        element("button", text="Print as a worksheet", type="button", class_="sd-link sd-print"),
-        element("button", text="Present to a room", type="button", class_="sd-link sd-present"),
+        element("span", class_="sd-workshop-progress", aria_live="polite"),
+        element("button", text="Print as a worksheet", type="button", class_="sd-link sd-workshop-print"),
+        element("button", text="Present to a room", type="button", class_="sd-link sd-workshop-present"),
         class_="sd-workshop-bar",
     )
     articles = (article(number, lesson) for number, lesson in enumerate(chosen, 1))
     return element(
         "section",
         element("h2", text="Workshop", id="sd-workshop"),
-        element("p", text=lead, class_="sd-lead"),
-        element("div", class_="sd-room"),
+        element("p", text=lead, class_="sd-workshop-lead"),
+        element("div", class_="sd-workshop-room"),
         buttons,
         contents(chosen),
         guide() if chosen == WORKSHOP else "",
         element("div", *articles, closing(), class_="sd-workshop"),
         class_="sd-chapter",
+        data_hide="presenting",
         aria_labelledby="sd-workshop",
     )

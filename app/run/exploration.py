@@ -25,11 +25,12 @@ from specdiff_core.schema.fields import parse
 from specdiff_core.schema.pairs import NONE
 
 from .. import own_pairs
-from .engines import Factory, with_progress
+from .engines import Factory
 from .gpu import MOST_SECONDS, on_gpu
 from .job import Job, Jobs, Phase, Tick, follow, frame
 from .job import stream as job_stream
 from .kept import KEPT_RUNS
+from .progress import with_progress
 
 
 def forms(tab: str) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from specdiff_core.schema.errors import SpecDiffError, Stopped
 
-from ..content.error_cards import card, new_run_id
+from ..content.error_cards import card
+from ..logs import new_run_id
 from .gpu import stop_event
 from .turns import EXPLORING, GLANCE, TURNS, LimitReached, QueuePosition, Turns, duration, limit
 

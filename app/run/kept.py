@@ -15,11 +15,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from specdiff_core.schema.errors import SpecDiffError, TraceError
-from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.trace import Trace, dump_trace, read_trace
 
-from ..content.error_cards import new_run_id
-from ..links import LIVE, RACE
+from ..links import LIVE, LIVE_LANES, RACE
+from ..logs import new_run_id
 from ..temporary import BLOCK, own_folder
 from .job import frame, refusal
 
@@ -152,7 +151,7 @@ def address(trace: Path) -> str:
 
 
 def read_race(path: Path | str) -> tuple[Trace, str]:
-    """A trace file, and the tab that plays it: Live for vanilla and one more lane, otherwise Race.
+    """A trace file, and the tab that plays it.
 
     Raises:
         TraceError: it is not a trace, or has no events.
@@ -161,7 +160,7 @@ def read_race(path: Path | str) -> tuple[Trace, str]:
     named = {lane for lane, events in trace.lanes.items() if events}
     if not named:
         raise TraceError("This trace has no events.", hint="Choose a trace of a run that decoded something.")
-    return trace, LIVE if named <= {BASELINE, DRAFTED} else RACE
+    return trace, LIVE if named <= {*LIVE_LANES} else RACE
 
 
 def open_trace(path: str | None, visitor: str = "") -> tuple[str, str]:

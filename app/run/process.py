@@ -27,8 +27,9 @@ from specdiff_core.schema.errors import SpecDiffError, Stopped, picklable
 from specdiff_core.schema.settings import DecodeConfig
 
 from ..temporary import own_folder, sweep
-from .engines import UNCHANGED, Engines, Progress
+from .engines import Engines
 from .job import BEAT, Tick
+from .progress import UNCHANGED, Progress
 from .record import Ask, Update
 from .runner import LocalRunner, Runner, load_here
 from .turns import Queue

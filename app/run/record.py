@@ -23,11 +23,13 @@ from specdiff_core.schema.methods import BASELINE, DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import event_line, header_line, read_trace
 
-from ..content.error_cards import ErrorCard, card, new_run_id
-from .engines import Factory, with_progress
+from ..content.error_cards import ErrorCard, card
+from ..logs import new_run_id
+from .engines import Factory
 from .gpu import gpu_seconds, on_gpu
 from .job import Phase, Tick
 from .kept import KEPT_RUNS, storing
+from .progress import with_progress
 
 REPORT = 0.5
 """Seconds between reports of a race's progress. Its events don't wait for them: they are in the trace file at once."""

@@ -19,8 +19,8 @@ from specdiff_core.schema.methods import DRAFTED
 from specdiff_core.schema.settings import DecodeConfig
 from specdiff_core.schema.trace import read_trace
 
-from .engines import Progress
 from .job import Tick
+from .progress import Progress
 from .record import Ask, Update, append
 
 if TYPE_CHECKING:

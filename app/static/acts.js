@@ -10,7 +10,7 @@ import { beginEntry } from './page.js';
 /** @param {Pick<PlayerTab, 'form' | 'gradio' | 'job' | 'momentQuery' | 'options' | 'playback' | 'query' |
  *  'staging' | 'state'>} tab */
 export const visitorActs = (tab) => ({
-  stopRedraft: () => tab.gradio.trigger('end'),
+  stopRedraft: () => tab.gradio.trigger('stop_redraft'),
   runQuietly: () => tab.job.runQuietly(),
   askForPrompt: () => tab.form.askForPrompt(),
   save: () => save(tab.state.shown),
@@ -29,7 +29,7 @@ export const visitorActs = (tab) => ({
   redraft() {
     const { gradio, state } = tab;
     state.redrafting = { shown: state.shown, part: 0, parts: 0 };
-    gradio.trigger('retry', { file: state.shown.file });
+    gradio.trigger('redraft', { file: state.shown.file });
   },
 
   /** The server drafts it, has drafted it, or couldn't (app/actions.py).

@@ -3,7 +3,7 @@
 
 import { BASELINE, DRAFTED } from './state/declared.js';
 import { buildLane } from './state/lane.js';
-import { fetchTrace } from './state/trace.js';
+import { fetchTrace } from './files.js';
 import { openRace } from './page.js';
 /** @import { Explore } from './explore.js' */
 /** @import { Lane } from './state/lane.js' */

@@ -1,12 +1,13 @@
 // The page without a server: the page itself holds the data (app/export.py). Its tabs are those of the
 // lab, each created when it is first opened.
 
-import { carried, fromBase64, gunzip, readFile } from './state/trace.js';
+import { carried } from './files.js';
+import { fromBase64, gunzip, readFile } from './state/trace.js';
 import { mount as explore } from './explore.js';
 import { mount as learn } from './learn.js';
 import { mount as play } from './player_tab.js';
 import { isOpen, openTab, page, share } from './page.js';
-import { BASELINE, DRAFTED, OPENS } from './state/declared.js';
+import { LIVE_LANES, OPENS } from './state/declared.js';
 import { arrowTabs } from './views/keys.js';
 /** @import { PlayerTab } from './player_tab.js' */
 /** @import { TabName } from './state/events.d.ts' */
@@ -36,12 +37,11 @@ async function unpacked() {
   );
 }
 
-/** The names of the tabs that the address asks for, as in app/links.py. */
+/** The tabs that the address asks for; the first that exists is opened, as by app/links.py. */
 function linkedTabs() {
   const query = new URLSearchParams(location.search);
-  return Object.entries(OPENS).flatMap(([name, tab]) =>
-    query.has(name) ? tab || query.get(name) : []
-  );
+  return Object.entries(OPENS).filter(([name]) => query.has(name))
+    .map(([name, tab]) => tab ?? query.get(name));
 }
 
 /** The Live or the Race tab, created if it does not exist yet. @param {'live' | 'race'} name */
@@ -56,7 +56,7 @@ async function openFile(file) {
     const trace = await readFile(file);
     const named = Object.keys(trace.lanes).filter((lane) => trace.lanes[lane].length);
     if (!named.length) throw new Error('it has no events');
-    const tab = named.every((lane) => [BASELINE, DRAFTED].includes(lane)) ? 'live' : 'race';
+    const tab = named.every((lane) => LIVE_LANES.includes(lane)) ? 'live' : 'race';
     await openPlayerTab(tab).job.openFile({ source: 'file', trace });
   } catch (error) {
     console.warn('not opened:', error);

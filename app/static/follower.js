@@ -2,8 +2,9 @@
 // closed it.
 
 import { html, render } from './views/ui.js';
-import { page, seated } from './page.js';
+import { page } from './page.js';
 import { PARTS } from './lesson_steps.js';
+import { seated } from './room.js';
 /** @import { Guide } from './guide.js' */
 /** @import { Lesson } from './learn.js' */
 

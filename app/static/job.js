@@ -4,7 +4,7 @@
 import { CardView, StatusView } from './views/notes.js';
 import { Watchdog } from './watchdog.js';
 import { attribute, until } from './views/dom.js';
-import { canRun } from './page.js';
+import { canRun } from './room.js';
 import { queueWords } from './state/format.js';
 /** @import { TabName } from './state/events.d.ts' */
 
@@ -25,7 +25,8 @@ const GRACE = 2500; // milliseconds between the final message and the end of Gra
 
 /** @typedef {object} Gradio what it gives the script of a component (app/scripts.py: mount)
  * @property {{value: string}} props @property {(name: string, callback: () => void) => void} watch
- * @property {(event: string, data?: object) => void} trigger starts an event of the component
+ * @property {(event: 'run' | 'stop' | 'get_model' | 'stop_model' | 'redraft' | 'stop_redraft',
+ *  data?: object) => void} trigger starts an event of the component
  * @property {Record<string, (argument: any) => Promise<any>>} server functions in Python */
 
 /** @template {{run: string}} Run what is known of a run under way */
@@ -120,7 +121,7 @@ export class Job {
     if (act === 'stop') this.pressedStop();
     else if (!canRun()) return;
     else if (this.state === 'idle') this.pressedRun();
-    this.trigger(act === 'run' ? 'submit' : 'stop', { request: this.request() });
+    this.trigger(act, { request: this.request() });
   }
 
   /** What the server is sent. @returns {unknown} */

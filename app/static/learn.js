@@ -10,8 +10,8 @@ import { keep, recallValue } from './storage.js';
 import { linkQuery, PARTS, stepsOf } from './lesson_steps.js';
 import { readMoment } from './state/moment.js';
 import { address } from './views/link.js';
-import { openTab, seated } from './page.js';
-import { send } from './room.js';
+import { openTab } from './page.js';
+import { seated, send } from './room.js';
 
 /** @typedef {import('./state/events.d.ts').Lesson & {truth: string, round: number}} Lesson `truth`:
  *  its answer in words; `round`: of its recording; without a question, the summary */
@@ -65,12 +65,12 @@ export class Learn {
     const lesson = this.lessons.find(({ name }) => name === attribute('lesson'));
     const option = attribute('option'); // an answer to the lesson's check
     const path = attribute('path');
-    const skipped = target.closest('.sd-skip')?.closest('article');
-    if (lesson) this.start(lesson, target.closest('.sd-check') ? CHECK : 0);
+    const skipped = target.closest('.sd-lesson-skip')?.closest('article');
+    if (lesson) this.start(lesson, target.closest('.sd-lesson-check') ? CHECK : 0);
     if (lesson && option) this.guide.choose(Number(option));
     if (skipped) this.recordAnswer({ guess: -1 }, skipped.id.replace('lesson-', ''));
-    if (target.closest('.sd-print')) window.print();
-    if (target.closest('.sd-present')) {
+    if (target.closest('.sd-workshop-print')) window.print();
+    if (target.closest('.sd-workshop-present')) {
       this.presenter.start(Math.max(0, this.path.findIndex((one) => one === this.lesson)));
     }
     if (path) {
@@ -139,7 +139,7 @@ export class Learn {
 
   draw() {
     this.guide.draw();
-    this.follower.draw(this.root.querySelector('.sd-room'));
+    this.follower.draw(this.root.querySelector('.sd-workshop-room'));
     const { lessons, core, answers, guide } = this;
     markLessons(this.root, {
       lessons,

@@ -1,6 +1,7 @@
 // What a lesson shows in another tab: opens it there, offers to run it, and quotes its numbers.
 
-import { canRun, lessonTab, openLessonTab, page } from './page.js';
+import { canRun } from './room.js';
+import { lessonTab, openLessonTab, page } from './page.js';
 import { glossed, html } from './views/ui.js';
 import { momentQuery } from './state/moment.js';
 import { proven } from './state/findings.js';

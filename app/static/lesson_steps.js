@@ -31,7 +31,7 @@ export function stepsOf(lesson, root, exhibit, guessed) {
       words: [watch.words],
       extra: () =>
         html`
-          <p class="sd-truth">${guessed()} ${lesson.truth}</p>
+          <p class="sd-lesson-truth">${guessed()} ${lesson.truth}</p>
           ${exhibit.numbers && html`<div class="sd-guide-numbers">${exhibit.numbers}</div>`}
         `,
       show: () => exhibit.open(lesson),

@@ -1,10 +1,10 @@
 // The measurement of a question, which goes on over a reload of the page.
 
-import { canRun, updateEntry } from './page.js';
-import { code } from './room.js';
+import { canRun, code } from './room.js';
 import { Job, lostCard } from './job.js';
 import { keep, recall } from './storage.js';
 import { progressWords } from './state/exploration.js';
+import { updateEntry } from './page.js';
 /** @import { Gradio, Outcome } from './job.js' */
 /** @import { TabName } from './state/events.d.ts' */
 
@@ -46,7 +46,7 @@ export class Measurement extends Job {
     /** @type {{max: number, value: number} | null} */
     this.bar = null;
     this.status.element.removeAttribute('role'); // it changes every second
-    if (this.follows) this.trigger('submit', { request: this.request() });
+    if (this.follows) this.trigger('run', { request: this.request() });
   }
 
   /** The form cannot be sent while a measurement waits, either. @override */

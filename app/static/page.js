@@ -2,7 +2,7 @@
 // the room that the page joined, and the browser's history.
 
 import { address, fits, giveLink, say } from './views/link.js';
-import { joinRoom } from './room.js';
+import { joinRoom, seated } from './room.js';
 import { until } from './views/dom.js';
 
 /** @import { Lesson } from './learn.js' */
@@ -32,26 +32,20 @@ import { until } from './views/dom.js';
 
 const MOST_RUNS = 32;
 
-/** The room whose link opened this page; while it is open, no run starts: thirty would queue up. */
-export const seated = new URLSearchParams(location.search).get('room') ?? '';
-const { classList } = document.body;
 const FOLLOWS = 2000; // milliseconds between looks at the projector
 if (seated) {
-  classList.add('sd-seated'); // the style sheet shows the reason in place of the controls
+  document.body.classList.add('sd-seated'); // the style sheet shows the reason in place of the controls
   const follow = async () => {
     const room = await joinRoom(seated);
     if (room) {
       page.room = room;
       dispatchEvent(new Event('specdiff:room'));
     }
-    if (room?.closed) classList.remove('sd-seated');
+    if (room?.closed) document.body.classList.remove('sd-seated');
     else setTimeout(follow, FOLLOWS);
   };
   setTimeout(follow);
 }
-
-/** Whether this page can start a run: an export and a room's page cannot. */
-export const canRun = () => !classList.contains('sd-seated') && !document.getElementById('sd-data'); // of an export
 
 /** `runs`: the numbers of the visitor's runs since the page was opened, latest first.
  *  @type {{tabs: Record<string, Tab>, openRace: typeof openRace, share: typeof share,

@@ -81,14 +81,14 @@ export class PlaybackControls {
     if (
       target.closest(
         'dialog, [role=tablist]:not([aria-orientation=vertical]), [role=listbox], ' +
-          'input:not(.sd-scrub)',
+          'input:not(.sd-bar-scrub)',
       )
     ) return;
     if (this.study.game) {
       if (this.study.key(event)) event.preventDefault();
       return;
     }
-    const grid = target.closest('.sd-gridwrap');
+    const grid = target.closest('.sd-grid-scroll');
     if (grid && grid.scrollWidth > grid.clientWidth) return; // arrows scroll it
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (event.key === ' ' && !target.closest('button, a, summary, [role=tab]')) {

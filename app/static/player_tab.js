@@ -67,7 +67,7 @@ export class PlayerTab {
     this.acts = visitorActs(this);
     this.lesson = raceLesson(this);
     this.draw();
-    this.job.content = /** @type {HTMLElement} */ (root.querySelector('.sd-main'));
+    this.job.content = /** @type {HTMLElement} */ (root.querySelector('.sd-player-main'));
     // Fires when the tab is shown or hidden: the size changes from or to zero.
     new ResizeObserver(() => this.wake()).observe(
       /** @type {Element} */ (root.querySelector('.sd-voice')),
@@ -122,7 +122,7 @@ export class PlayerTab {
     const { job, options, playback, root, state } = this;
     const { shown } = state;
     const scene = shown.scene();
-    root.classList.toggle('sd-none', !scene.names.length);
+    root.classList.toggle('sd-player-none', !scene.names.length);
     const pair = new URLSearchParams(state.formSettings).get('pair');
     const foreign = Boolean(pair && shown.pair && shown.pair !== pair); // not what the page describes
     document.getElementById(`${options.tabName}-about`)?.toggleAttribute('hidden', foreign);
@@ -132,7 +132,8 @@ export class PlayerTab {
         <${PlayerView} scene=${scene} shown=${shown} options=${options} card=${job.card.element}
           redrafting=${state.redrafting} playback=${playback} acts=${this.acts}>
           <${RoomNotice} />
-          <p class="sd-stale" role="status" hidden=${!state.stale}>${state.stale}</p>
+          <p class="sd-player-stale" role="status" data-hide="presenting"
+            hidden=${!state.stale}>${state.stale}</p>
           <${ElementSlot} element=${job.status.element} />
           <//>
       `,

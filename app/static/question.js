@@ -1,8 +1,9 @@
 // The question that Explore or Compare shows: its form's settings, its answer and its link.
 
 import { aboutWords, originWords } from './state/exploration.js';
+import { ANSWER_SCHEMA } from './state/declared.js';
 import { Answers } from './state/answers.js';
-import { fetchFile } from './state/trace.js';
+import { fetchFile } from './files.js';
 import { updateEntry } from './page.js';
 import { plural } from './state/format.js';
 /** @import { Answer } from './state/exploration.js' */
@@ -133,7 +134,7 @@ export class Question {
     if (!stem || recorded[stem]) return;
     try {
       const answer = await (await fetchFile(`${this.options.folder}${stem}.json`)).json();
-      if (answer.kind !== 'exploration' || answer.schema !== 1 || !answer.report) {
+      if (answer.kind !== 'exploration' || answer.schema !== ANSWER_SCHEMA || !answer.report) {
         throw new Error('not a known format of an answer');
       }
       recorded[stem] = answer;

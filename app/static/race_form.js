@@ -129,7 +129,7 @@ export class RaceForm {
   getModel(request) {
     this.model = { words: '', fetching: true, own: 'own' in request };
     this.draw();
-    this.tab.gradio.trigger('apply', request);
+    this.tab.gradio.trigger('get_model', request);
   }
 
   /** Show a message about a model that is fetched, or loaded in the background.
@@ -153,7 +153,7 @@ export class RaceForm {
       offerPairs: () => this.offerPairs(),
       getModel: () => this.getModel({ pair: settings.raw.pair }),
       useOwn: () => this.getModel({ own: own.values() }),
-      stopModel: () => gradio.trigger('clear'),
+      stopModel: () => gradio.trigger('stop_model'),
     };
     return html`
       <${RunForm} prefix=${tabName} form=${settings} own=${own} model=${model}

@@ -2,7 +2,7 @@
 
 import { address } from './views/link.js';
 import { fileOf, REFUSAL } from './staging.js';
-import { GrowingTrace } from './state/trace.js';
+import { GrowingTrace } from './files.js';
 import { isOpen, openTab } from './page.js';
 import { Job, lostCard } from './job.js';
 /** @import { Gradio, Outcome } from './job.js' */
@@ -43,6 +43,12 @@ export class RaceJob extends Job {
     });
   }
 
+  /** Begin a request for a trace. @returns {() => boolean} whether it is still the latest */
+  newRequest() {
+    const request = this.requests += 1;
+    return () => request === this.requests;
+  }
+
   /** @override */ progress({ run, trace, phase, message }) {
     if (trace && this.live?.run !== run) this.follow(run, trace);
     this.status.show(phase === 'loading' ? `${message || 'Loading'}…` : '');
@@ -53,7 +59,7 @@ export class RaceJob extends Job {
     const file = new GrowingTrace(trace);
     const live = { run, file, before: null };
     this.live = live;
-    this.requests += 1;
+    this.newRequest();
     file.follow(() => {
       this.watchdog.restart();
       const begun = Object.values(file.lanes).some((events) => events.length);
@@ -73,7 +79,7 @@ export class RaceJob extends Job {
       if (this.tabName === 'race' || isOpen('race')) return;
       openTab('live');
     }
-    this.requests += 1;
+    this.newRequest();
     const trace = await this.fetchResult(message);
     this.card.hide();
     if (trace) {
@@ -118,7 +124,7 @@ export class RaceJob extends Job {
     const { staging } = this.tab;
     const source = phase === 'stopped' ? phase : origin;
     if (!trace) this.restore(live);
-    else if (live?.run === run && staging.state.shown.growing) staging.keepRace(trace, source);
+    else if (live?.run === run && staging.growing) staging.keepRace(trace, source);
     else staging.showTrace(trace, source, { file: fileOf(url) });
   }
 
@@ -126,7 +132,7 @@ export class RaceJob extends Job {
    *  @param {LiveRace | null} live */
   async keep(live) {
     const { staging } = this.tab;
-    if (!live || !staging.state.shown.growing) {
+    if (!live || !staging.growing) {
       this.restore(live);
       return false;
     }

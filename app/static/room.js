@@ -1,7 +1,15 @@
-// Votes of a room: phones send their choice, and the projector opens the room and fetches the
-// counts. There are no names: by its random number a page votes once, also after a reload.
+// The room that this page joined or projects: phones send their choice, and the projector opens the
+// room and fetches the counts. There are no names: by its random number a page votes once, also
+// after a reload.
 
 import { keep, recall } from './storage.js';
+
+/** The room whose link opened this page; while it is open, no run starts: thirty would queue up. */
+export const seated = new URLSearchParams(location.search).get('room') ?? '';
+
+/** Whether this page can start a run: an export and a page in an open room cannot. */
+export const canRun = () =>
+  !document.body.classList.contains('sd-seated') && !document.getElementById('sd-data'); // of an export
 
 /** A random code: of a room, or of a page. `crypto.randomUUID` is missing on pages without TLS. */
 export const code = (length = 6) =>

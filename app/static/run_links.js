@@ -3,18 +3,10 @@
 import { download } from './views/dom.js';
 import { fits } from './views/link.js';
 import { gzip, serialise } from './state/trace.js';
-import { keep, recallValue } from './storage.js';
+import { keepRuns, keptRuns } from './storage.js';
 import { times } from './state/format.js';
 import { beginEntry } from './page.js';
 /** @import { ShownRace } from './state/shown_race.js' */
-
-const KEY = 'specdiff-runs';
-const MOST = 30;
-
-/** The visitor's runs that the server still keeps, latest first; `at`: their ends, ms.
- *  @param {number} seconds it keeps them @returns {{query: string, title: string, at: number}[]} */
-export const keptRuns = (seconds) =>
-  recallValue(KEY, []).filter(({ at }) => Date.now() - at < 1000 * seconds);
 
 /** Note the visitor's own run in the list of runs: what ran, and what came out.
  *  @param {ShownRace} shown @param {string} tab @param {string[]} noSteps drafters that don't denoise */
@@ -31,8 +23,7 @@ export function listRun(shown, tab, noSteps) {
     (settings.get('prompt') ?? '').slice(0, 40),
   ];
   const kept = { query, at: Date.now(), title: title.filter(Boolean).join(' · ') };
-  const earlier = keptRuns(Infinity).filter((one) => one.query !== query);
-  keep(KEY, JSON.stringify([kept, ...earlier].slice(0, MOST)));
+  keepRuns([kept, ...keptRuns(Infinity).filter((one) => one.query !== query)]);
 }
 
 /** Put a link to the visitor's own run into the address and the list of runs, as soon as it begins:

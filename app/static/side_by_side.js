@@ -3,7 +3,7 @@
 import { buildLane, isGreedy } from './state/lane.js';
 import { stateAt } from './state/progress.js';
 import { Another, SIGNS, Tracks } from './views/tracks.js';
-import { fetchTrace } from './state/trace.js';
+import { fetchTrace } from './files.js';
 import { html, Link } from './views/ui.js';
 import { inspected } from './state/inspect.js';
 import { Inspector } from './views/inspector.js';

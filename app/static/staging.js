@@ -1,6 +1,6 @@
 // Puts a race on the stage of Live or Race: one that is run, a recording, a file, or one from a link.
 
-import { fetchTrace } from './state/trace.js';
+import { fetchTrace } from './files.js';
 import { isRun } from './state/moment.js';
 import { addRuns, updateEntry } from './page.js';
 import { linkRun, listRun } from './run_links.js';
@@ -47,6 +47,11 @@ export class Staging {
     this.playback = playback;
     this.changed = changed;
     this.chosen = false; // the visitor or a link chose a race
+  }
+
+  /** Whether more of the race on the stage may come. */
+  get growing() {
+    return this.state.shown.growing;
   }
 
   /** Show what has arrived of a race; its first event clears the stage for it.
@@ -137,12 +142,12 @@ export class Staging {
       job.card.show(REFUSAL);
       return;
     }
-    const request = (job.requests += 1);
+    const isLatest = job.newRequest();
     this.chosen ||= chosen;
     state.place = race;
     try {
       const trace = await fetchTrace(url);
-      if (request !== job.requests || job.live) return;
+      if (!isLatest() || job.live) return;
       const recording = this.options.recordings.find((one) => one.url === url);
       this.showTrace({ ...trace, title: title || trace.title }, source, {
         lanes,
@@ -153,7 +158,7 @@ export class Staging {
       if (chosen) job.card.hide(); // not what is wrong with the link that opened the page
       if (recording?.block) await this.fetchBlock(recording.block, state.shown);
     } catch (error) {
-      if (request !== job.requests) return;
+      if (!isLatest()) return;
       const [opening] = this.options.recordings;
       if (isRun(fileOf(url)) && !state.shown.trace && opening) {
         await this.showRecording({ url: opening.url });

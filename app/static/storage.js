@@ -29,3 +29,15 @@ export function keep(key, text, area = 'localStorage') {
     console.info(`${key} is not kept:`, error);
   }
 }
+
+const RUNS = 'specdiff-runs';
+const MOST_RUNS = 30;
+
+/** @typedef {{query: string, title: string, at: number}} KeptRun `at`: its end, ms */
+/** The visitor's runs that the server still keeps, latest first. @param {number} seconds it keeps them
+ *  @returns {KeptRun[]} */
+export const keptRuns = (seconds) =>
+  recallValue(RUNS, []).filter(({ at }) => Date.now() - at < 1000 * seconds);
+
+/** @param {KeptRun[]} runs */
+export const keepRuns = (runs) => keep(RUNS, JSON.stringify(runs.slice(0, MOST_RUNS)));

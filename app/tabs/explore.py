@@ -19,6 +19,7 @@ from ..content.recordings import answers
 from ..controls import QUIET, described, offered, part, start_job
 from ..links import COMPARE, EXPLORE
 from ..run import exploration
+from ..scripts import when
 
 RECORDED = {tab: ASSETS / tab for tab in (EXPLORE, COMPARE)}
 NAMES = {EXPLORE: "Questions", COMPARE: "Comparison of methods"}
@@ -83,6 +84,6 @@ def explore_tab(tab: str, measure: exploration.Explore, script: str) -> None:
         exploration.JOBS.stop(exploration.read_request(getattr(asked, "request", "")).get("token", ""), LAST_FRAME)
 
     options = {"js_on_load": script, "server_functions": [offered]}
-    board: Any = part(NAMES[tab], f"{tab}-player", "sd sd-explored", **options)
-    start_job(board.submit, explore, board, tab)
-    board.stop(stop, None, None, **QUIET)
+    board = part(NAMES[tab], f"{tab}-player", "sd sd-explored", **options)
+    start_job(explore, board, tab)
+    when(board, "stop")(stop, None, None, **QUIET)

@@ -13,7 +13,7 @@ from specdiff_core.schema.settings import SETTINGS, DecodeConfig
 
 from .. import controls, own_pairs
 from ..content.examples import DARES, OPENING, PRESETS
-from ..run.engines import Progress
+from ..run.progress import Progress
 
 KNOBS: dict[str, list[str]] = {"gamma": ["window"], "steps": ["window", "gamma"], "temperature": []}
 """The main settings of the page, which get a slider -> what limits each."""

@@ -20,7 +20,7 @@ from . import explore, live, race
 
 EMPTY = {
     LIVE: "No race yet. Press Run: vanilla and the drafted lane answer the same prompt with the same target model.",
-    RACE: "No race yet. Choose one to five methods and press Run race. They answer the same "
+    RACE: f"No race yet. Choose {race.COUNT} and press Run race. They answer the same "
     "prompt with the same target model, all at once and on one clock.",
 }
 PLANNED = {LIVE: live, RACE: race}

@@ -1,4 +1,4 @@
-"""The Race tab: two to six methods on one prompt. Vanilla, the baseline, is always the first lane."""
+"""The Race tab: several methods on one prompt, and vanilla, their baseline, as the first lane."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ..content.examples import OPENING
 
 FEWEST, MOST = 1, 5
 """Methods of a race, besides vanilla."""
+COUNT = f"{FEWEST} to {MOST} methods"
 DEFAULT = {
     "smollm2": ("prompt_lookup", "specdiff", "dflash", "ddtree", "markov_tree"),
     "embedded": ("autoregressive", "eagle", "specdiff", "dflash", "ddtree"),
@@ -41,13 +42,12 @@ def plan(values: Mapping[str, Any]) -> dict[str, DecodeConfig]:
         hint = f"Choose one of: {', '.join(RULES)}."
         raise ConfigError(f"A race does not support the rule {base.rule.value!r}.", field="rule", hint=hint)
     names = values.get("methods")
-    count = f"{FEWEST} to {MOST} methods besides vanilla"
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise ConfigError("The methods must be a list of names.", field="methods", hint=f"Name {count}.")
+        raise ConfigError("The methods must be a list of names.", field="methods", hint=f"Name {COUNT}.")
     lanes = race_lanes(base, names)
     if not FEWEST < len(lanes) <= MOST + 1:
         raise ConfigError(
-            f"A race takes {count}; you chose {len(lanes) - 1}.",
+            f"A race takes {COUNT} besides vanilla; you chose {len(lanes) - 1}.",
             field="methods",
             hint="Choose a method." if len(lanes) < 2 else f"Leave out {len(lanes) - 1 - MOST}.",
         )

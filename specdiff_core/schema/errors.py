@@ -24,6 +24,7 @@ class SpecDiffError(Exception):
     code = "error"  # the kind, for programs
     title = "That did not work"  # of its kind, on the page
     hint = ""  # of its kind, unless it has its own
+    field = ""  # the setting that is wrong, so that a page can mark its control
 
     def __init_subclass__(cls, code: str = "", title: str = "", hint: str = "") -> None:
         cls.code, cls.title, cls.hint = code or cls.code, title or cls.title, hint or cls.hint
@@ -38,7 +39,7 @@ class SpecDiffError(Exception):
 
 
 class ConfigError(SpecDiffError, code="config", title="This setting doesn’t work"):
-    """A setting is out of range. ``field`` names it, so that a page can mark its control."""
+    """A setting is out of range; ``field`` names it."""
 
     def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -92,6 +93,8 @@ class DraftContractError(SpecDiffError, code="draft", title="The drafter returne
 
 class ContextOverflow(SpecDiffError, code="context", title="The prompt is too long"):
     """The prompt fills the target's context window."""
+
+    field = "prompt"
 
 
 _LESS = "Use a smaller γ, a shorter prompt, or a smaller model pair."

@@ -7,7 +7,7 @@ import { buildLane } from '../../app/static/state/lane.js';
 import { stateAt } from '../../app/static/state/progress.js';
 import { Playhead } from '../../app/static/state/playhead.js';
 import { Stage } from '../../app/static/state/stage.js';
-import { confidenceFigure, tokensFigure } from '../../app/static/state/charts.js';
+import { acceptanceFigure, confidenceFigure, tokensFigure } from '../../app/static/state/charts.js';
 import { styledFigure } from '../../app/static/views/figure.js';
 
 const c = new Proxy({}, { get: (_, role) => role === 'toJSON' ? undefined : '#123456' });
@@ -34,6 +34,23 @@ test('tokens over time: a line and a label for each lane that wrote or still may
   const [base, own] = data;
   assert.ok(own.line.width > base.line.width, 'the selected lane stands out');
   assert.deepEqual([own.y[0], own.y.at(-1), own.x.at(-1)], [0, 40, drafted.duration]);
+});
+
+test('acceptance: the words of each test, where nothing is drawn too', () => {
+  const chance = { position: 0, id: 1, p: 0.5, q: 0.25, threshold: 0.75, draw: null };
+  const tests = ['block', 'match'].map((kind) => ({
+    ...chance,
+    kind,
+    accepted: true,
+    wanted: null,
+  }));
+  const lane = { ...drafted, header: { ...drafted.header, config: { temperature: 1 } } };
+  const state = { sums: { testedAt: [2], acceptedAt: [2] } };
+  const { data } = acceptanceFigure({ lane, state, view: { verified: { tests } } });
+  const [block, match] = data[1].customdata.map(([, words]) => words);
+  assert.match(block, /0\.75.*a longer part of it passed/);
+  assert.doesNotMatch(block, /shared noise/);
+  assert.match(match, /shared noise/);
 });
 
 test('confidence: a row for each step, empty until it has happened', () => {

@@ -35,11 +35,13 @@ test('a row of several steps shows what each of them revealed, and none is left 
   const events = [make.started(), ...Array.from({ length: 16 }, reveal)];
   const { rows } = drawn(events);
   const known = rows.map(({ cells }) =>
-    cells.filter(({ kind }) => !kind.includes('sd-mask')).length
+    cells.filter(({ kind }) => !kind.includes('sd-cell-mask')).length
   );
   const last = rows.map(({ label }) => Number(label.replace('step ', '').split('–').at(-1)));
   assert.deepEqual(known, last);
-  const fresh = rows.map(({ cells }) => cells.filter(({ kind }) => kind === 'sd-fresh').length);
+  const fresh = rows.map(({ cells }) =>
+    cells.filter(({ kind }) => kind === 'sd-cell-fresh').length
+  );
   assert.deepEqual(fresh, known.map((count, i) => count - (known[i - 1] ?? 0)));
 });
 

@@ -3,12 +3,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { source, trace } from './fixture.mjs';
+import { carried, fetchFile, fetchTrace, GrowingTrace } from '../../app/static/files.js';
 import {
-  carried,
-  fetchFile,
-  fetchTrace,
   fromBase64,
-  GrowingTrace,
   gunzip,
   gzip,
   parse,

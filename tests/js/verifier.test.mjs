@@ -70,7 +70,7 @@ test('of a tree all tokens at one depth are judged together, and its way is not 
   assert.deepEqual(game.tokens, [7, 8]);
   const walked = () =>
     gridOf(game.judgedView, tree, 8).flatMap(({ cells }) =>
-      cells.flatMap(({ node, kind }) => kind === 'sd-fresh' ? [node] : [])
+      cells.flatMap(({ node, kind }) => kind === 'sd-cell-fresh' ? [node] : [])
     );
   assert.deepEqual(walked(), []);
   game.judge(true);

@@ -1,11 +1,18 @@
 // Views, drawn from values, where a browser test doesn't draw them; and the store that draws them.
 
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
 import test from 'node:test';
 import { drawn } from './dom.mjs';
 const { html } = await import('../../app/static/views/ui.js');
 const { Bar: PresenterBar } = await import('../../app/static/views/presenter.js');
 const { soon, store } = await import('../../app/static/store.js');
+
+test('a view can be imported without the page', async () => {
+  const views = new URL('../../app/static/views/', import.meta.url);
+  for (const name of readdirSync(views)) await import(new URL(name, views));
+  assert.equal(globalThis.specdiff, undefined);
+});
 
 test('values that are set together are drawn once, and not if nothing changed', async () => {
   let draws = 0;

@@ -1,4 +1,4 @@
-// The answers to a tab's questions: recorded ones by file, the visitor's own by question. Pure.
+// The answers to a tab's questions: recorded ones by file, the visitor's own by question. Changes only itself.
 
 /** @import { Answer } from './exploration.js' */
 

@@ -1,6 +1,6 @@
 // The figures of a race, whose colours are roles (views/figure.js paints them). Pure.
 
-import { cell, exact } from './format.js';
+import { cell, testWords } from './format.js';
 import { isGreedy } from './lane.js';
 import { labelHeights } from './race.js';
 import { piece } from './detokenize.js';
@@ -97,15 +97,11 @@ export function acceptanceFigure({ lane, state, view }) {
     x: of.map((t) => t.position + 1),
     y,
     customdata: of.map((t) => [
-      `“${cell(piece(lane, t.id))}”`,
-      ...[t.p, t.q, t.threshold].map(exact),
-      t.draw === null ? 'none (shared noise)' : exact(t.draw),
-      t.accepted ? 'accepted' : 'rejected',
+      `“${cell(piece(lane, t.id))}” ${t.accepted ? 'accepted' : 'rejected'}`,
+      testWords(t, greedy).replace(/[,;] /g, '<br>'),
     ]),
     marker,
-    hovertemplate: '%{customdata[0]} %{customdata[5]}<br>p = %{customdata[1]}<br>q = ' +
-      '%{customdata[2]}<br>threshold = %{customdata[3]}<br>u = %{customdata[4]}<extra>position ' +
-      '%{x}</extra>',
+    hovertemplate: '%{customdata[0]}<br>%{customdata[1]}<extra>position %{x}</extra>',
   });
   const drawn = greedy ? [] : tests.filter((t) => t.draw !== null);
   return {

@@ -4,6 +4,7 @@
 export const BASELINE = /** @type {string} */ ("vanilla");
 export const DRAFTED = /** @type {string} */ ("drafted");
 export const SCHEMA = /** @type {number} */ (2);
+export const ANSWER_SCHEMA = /** @type {number} */ (1);
 export const MAX_BYTES = /** @type {number} */ (64000000);
 export const ENOUGH = /** @type {number} */ (8);
 export const END = /** @type {string} */ ("∎");
@@ -89,12 +90,15 @@ export const EARLY = /** @type {number} */ (6);
 export const LEAD = /** @type {string} */ ("A small model fills the blanks. A big one checks them all at once.");
 export const LONGEST_LINK = /** @type {number} */ (1200);
 export const RUN_NAME = /** @type {string} */ ("[\\w-]{22}");
-export const OPENS = /** @type {Record<string, string>} */ ({
- open: "",
+export const OPENS = /** @type {Record<string, string | null>} */ ({
+ open: null,
  lesson: "learn",
  explore: "explore",
- tab: "",
+ tab: null,
  methods: "race",
 });
-export const OWN_TARGETS = /** @type {Record<string, string>} */ ({"embedded": "Llama-Tales"});
+export const LIVE_LANES = /** @type {string[]} */ (["vanilla", "drafted"]);
+export const OWN_TARGETS = /** @type {Record<string, string>} */ ({
+ embedded: "Llama-Tales",
+});
 export const SAME_TEXT = /** @type {unknown[]} */ (["match"]);

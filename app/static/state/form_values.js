@@ -1,4 +1,5 @@
-// The values of a form that is made from field descriptions: what may be chosen, limits, and links. Pure.
+// The values of a form that is made from field descriptions: what may be chosen, limits, and links.
+// Changes only itself.
 
 /** @typedef {{name: string, title: string, about: string, kind: 'choice' | 'integer' | 'number' |
  *  'switch' | 'text', list: boolean, more: boolean, long: boolean, file?: boolean,

@@ -83,7 +83,7 @@ function stepCell(round, lane, from, to) {
   const events = round.passes.slice(from, to + 1);
   const last = events.at(-1);
   return (position) => {
-    if (!last) return { kind: 'sd-mask sd-later', words: '', title: 'still masked' };
+    if (!last) return { kind: 'sd-cell-mask sd-cell-later', words: '', title: 'still masked' };
     const event = events.find(({ revealed }) => revealed.includes(position)) ?? last;
     const id = event.ids[position];
     const fresh = event.revealed.includes(position);
@@ -95,7 +95,7 @@ function stepCell(round, lane, from, to) {
       ? 'masked'
       : `${fresh ? 'revealed' : 'known'} ${JSON.stringify(piece(lane, id))}`;
     return {
-      kind: id === null ? 'sd-mask' : fresh ? 'sd-fresh' : 'sd-kept',
+      kind: id === null ? 'sd-cell-mask' : fresh ? 'sd-cell-fresh' : 'sd-cell-kept',
       heat: fresh ? Math.max(1, Math.ceil(confidence * 5)) : 0,
       words: id === null ? '' : cell(piece(lane, id)),
       title: `position ${position + 1}, step ${event.step + 1}: ${what}; confidence ${
@@ -111,11 +111,11 @@ function copyCell(round, lane) {
   const how = round.copied ? 'copied' : 'drafted';
   return (position) => {
     const id = round.draft?.ids[position];
-    if (id === undefined) return { kind: 'sd-nothing', words: '', title: `nothing ${how}` };
+    if (id === undefined) return { kind: 'sd-cell-nothing', words: '', title: `nothing ${how}` };
     const word = piece(lane, id);
     const note = round.copied ? '' : '; the drafter’s passes were not recorded';
     return {
-      kind: 'sd-kept',
+      kind: 'sd-cell-kept',
       words: cell(word),
       title: `position ${position + 1}: ${how} ${JSON.stringify(word)}${note}`,
     };
@@ -128,9 +128,13 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
   return (depth) => {
     const node = tree.lines.findIndex((drawnOn, i) => drawnOn === line && tree.depths[i] === depth);
     if (!draft) {
-      return { kind: line ? 'sd-nothing' : 'sd-mask sd-later', words: '', title: 'still masked' };
+      return {
+        kind: line ? 'sd-cell-nothing' : 'sd-cell-mask sd-cell-later',
+        words: '',
+        title: 'still masked',
+      };
     }
-    if (node < 0) return { kind: 'sd-nothing', words: '', title: 'no node' };
+    if (node < 0) return { kind: 'sd-cell-nothing', words: '', title: 'no node' };
     const parent = draft.parents[node];
     const branch = parent >= 0 ? tree.lines[parent] !== line : line > 0;
     const walked = depth < judged && verified?.path.includes(node);
@@ -140,7 +144,7 @@ function branchCell({ draft, verified, scored, judged }, tree, lane, line) {
       : 'after the anchor';
     const score = scored ? `; the target gives p = ${exact(scored.p[node])}` : '';
     return {
-      kind: walked ? 'sd-fresh' : 'sd-node',
+      kind: walked ? 'sd-cell-fresh' : 'sd-cell-node',
       heat: walked ? 5 : 2,
       node,
       words: `${walked ? '✓ ' : branch ? '└ ' : ''}${cell(word)}`,

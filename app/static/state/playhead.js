@@ -1,5 +1,6 @@
 // The playhead: a moment of the race on the stage, and how it moves on: paused, stepwise, slowly or in
-// real time. Pure. While a race is under way it plays up to the last moment that all lanes have reached.
+// real time. While a race is under way it plays up to the last moment that all lanes have reached.
+// Changes only itself.
 
 /** @import { Stop } from './stops.js' */
 

@@ -1,4 +1,4 @@
-// The settings of a race in its form: from a link, a preset, or a race that was recorded or run. Pure.
+// The settings of a race in its form: from a link, a preset, or a race that was recorded or run. Changes only itself.
 
 import { BASELINE } from './declared.js';
 import { cast, FormValues, plain } from './form_values.js';

@@ -1,5 +1,5 @@
 // What is on the stage of Live or Race: a trace, where it comes from, the playhead over it, and the lane
-// whose text, window and numbers are shown. Pure.
+// whose text, window and numbers are shown. Changes only itself.
 
 import { isRun, momentAt, momentQuery, runQuery, stopOf } from './moment.js';
 import { passed } from './stops.js';
@@ -11,7 +11,7 @@ import { Stage } from './stage.js';
 /** @import { Labels } from './stage.js' */
 /** @import { Looks } from './marks.js' */
 /** @import { Moment } from './moment.js' */
-/** @import { GrowingTrace, Trace } from './trace.js' */
+/** @import { Trace } from './trace.js' */
 
 /** @typedef {Looks & {crowded: number}} Drawing */
 /** @typedef {{source: string, settings: string, file: string}} Origin `source`: the kind of its
@@ -42,7 +42,7 @@ export class ShownRace {
     return new ShownRace(stage, new Playhead({ duration: stage.duration }), trace, origin, kept);
   }
 
-  /** A race that begins. @param {GrowingTrace} file @param {Drawing} drawing
+  /** A race that begins. @param {Pick<Trace, 'lanes'>} file @param {Drawing} drawing
    *  @param {Origin} origin @param {string | null} selected */
   static begun(file, drawing, origin, selected) {
     const names = Object.keys(file.lanes);

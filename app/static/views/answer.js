@@ -27,7 +27,7 @@ const cell = (value) =>
 function Rows({ rows, meanings, open, unfold }) {
   const columns = columnsOf(rows);
   return html`
-    <details class="sd-panel sd-answer-numbers" open=${open}
+    <details class="sd-panel sd-answer-numbers" open=${open} data-hide="presenting"
       ontoggle=${({ currentTarget }) => unfold(currentTarget.open)}>
       <summary>All numbers</summary>
       <div class="sd-scroll" tabindex="0" role="region" aria-label="All numbers">${open &&
@@ -75,7 +75,8 @@ function Origin({ answer, weights, save }) {
   if (answer.runs?.length) kinds.splice(1, 0, ['prompts', 'CSV by prompt']);
   const saves = kinds.map(([kind, words]) => html`<${Link} act=${() => save(kind)}>${words}<//>`);
   return html`
-    <section class="sd-panel sd-answer-origin" aria-label="Where these numbers come from">
+    <section class="sd-panel sd-answer-origin" aria-label="Where these numbers come from"
+      data-hide="presenting">
       <header><h2>Where these numbers come from</h2>
         <span class="sd-answer-saves">Download: ${saves}${weights && html`
           <a class="sd-link" download="specdiff-drafter.zip" href=${new URL(
@@ -148,7 +149,8 @@ export class Answer extends Component {
     const figures = (report.figures ?? []).filter((figure) => applies(figure, chosen))
       .map((figure) => this.computed(figure));
     const stops = /** @type {Set<string>} */ (new Set());
-    const aside = html`<div class="sd-answer-aside" key="aside">${widget?.view()}</div>`;
+    const aside =
+      html`<div class="sd-answer-aside" key="aside" data-hide="presenting">${widget?.view()}</div>`;
     const notes = [
       ...(report.notes ?? []).map((words) => html`<p>${glossed(words, stops)}</p>`),
       ...(facts.skipped ?? []).map((words) =>
@@ -158,7 +160,7 @@ export class Answer extends Component {
     const keys = figures.map(({ key }) => key).join(' ');
     const part = answer.done < answer.total && `${answer.done} of ${answer.total}`;
     return html`
-      <div class="sd-answer-notes">${report.answer &&
+      <div class="sd-answer-notes" data-hide="presenting">${report.answer &&
         html`
           <p class="sd-answer-sentence">${part &&
             html`<span class="sd-sub">So far (${part} steps):${' '}</span>`}${glossed(

@@ -37,27 +37,27 @@ export function Bar({ playhead, move, toEdge, save }) {
   const time = `${seconds(t)} / ${seconds(duration)} s`;
   return html`
     <div class="sd-bar" role="group" aria-label="Playback" data-area="bar">
-      <${Button} name="sd-back" label="Back to the start"
+      <${Button} name="sd-bar-back" label="Back to the start"
         act=${() => move((playhead) => playhead.pauseAt(0))}>${icon('start')}<//>
-      <${Button} name="sd-prev" label="One step back (left arrow; with shift, ten)"
+      <${Button} name="sd-bar-prev" label="One step back (left arrow; with shift, ten)"
         act=${step(-1)}>${icon('back')}<//>
-      <${Button} name="sd-play" label=${play} act=${() =>
+      <${Button} name="sd-bar-play" label=${play} act=${() =>
         move((playhead) => playhead.toggle())}>${icon(
           sign,
         )}<//>
-      <${Button} name="sd-next" label="One step forward (right arrow; with shift, ten)"
+      <${Button} name="sd-bar-next" label="One step forward (right arrow; with shift, ten)"
         act=${step(1)}>${icon('next')}<//>
-      <input type="range" class="sd-scrub" min="0" max=${STEPS} step="1" value=${value}
+      <input type="range" class="sd-bar-scrub" min="0" max=${STEPS} step="1" value=${value}
         style=${style} aria-label="Position in the race" aria-valuetext=${place} oninput=${scrub} />
-      <span class="sd-pace" data-live=${String(growing)}>${!growing || atEdge
+      <span class="sd-bar-pace" data-live=${String(growing)}>${!growing || atEdge
         ? doingWords(playhead)
-        : html`<${Link} act=${toEdge} name="sd-live">● go live<//> · ${
+        : html`<${Link} act=${toEdge} name="sd-bar-live">● go live<//> · ${
           doingWords(playhead)
         }`}</span>
-      <span class="sd-time">${time}</span>
+      <span class="sd-bar-time">${time}</span>
         <${Select} class="sd-pick" label="Playback speed, the same for all lanes" title=${PACE}
           value=${slow} options=${speeds} act=${pick} />
-        <${Button} name="sd-save" label="Download this trace (.jsonl.gz)" act=${save}>${icon(
+        <${Button} name="sd-bar-save" label="Download this trace (.jsonl.gz)" act=${save} data-hide="presenting">${icon(
           'save',
         )}<span>Trace</span><//>
       </div>

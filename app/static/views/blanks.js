@@ -11,7 +11,7 @@ import { speedUpSoFar } from '../state/metrics.js';
 import { effectWords } from '../state/predicted.js';
 import { times } from '../state/format.js';
 import { canRecord, saveClip, savePicture } from './card.js';
-import { canRun } from '../page.js';
+import { canRun } from '../room.js';
 import { say } from './link.js';
 import { isJudged } from '../state/verifier.js';
 /** @import { Lane } from '../state/lane.js' */
@@ -43,7 +43,8 @@ function staged({ lane, view, over, share, isSlow }) {
  *  its check has come, while it is checked */
 const TileView = ({ tile: { kind, words, heat, mark, said, others }, lit, open, press }) =>
   html`
-    <li class=${classes('sd-tile-place', lit !== null && 'sd-lit')} style=${{ '--share': lit }}>
+    <li class=${classes('sd-tile-place', lit !== null && 'sd-tile-lit')}
+      style=${{ '--share': lit }}>
       <button type="button" class=${classes('sd-tile', `sd-tile-${kind}`)} data-heat=${heat}
         aria-expanded=${String(open)} aria-label=${said} title=${others.join(' · ') || null}
         onclick=${press}>
@@ -105,11 +106,11 @@ export function Blanks(
       html`<${Link} act=${acts.playStaged}>Watch the blanks fill<//>`;
   return html`
     <section class="sd-panel sd-stage" aria-label="The draft window, large">
-      <header><h2>${LEAD}</h2>${source}</header>
+      <header data-hide="presenting"><h2>${LEAD}</h2>${source}</header>
       <div class="sd-stage-block">
         <p class="sd-stage-prompt">${tailOf(lanes[selected ?? '']?.header?.prompt ?? '')}</p>
         <p class="sd-stage-text">${tailOf((scene.lane?.texts ?? []).slice(0, count).join(''))}</p>
-        <ol class="sd-tiles" aria-label="Blanks" style=${{ '--tiles': tiles.length }}>
+        <ol class="sd-stage-tiles" aria-label="Blanks" style=${{ '--tiles': tiles.length }}>
           ${tiles.map((tile, i) =>
             html`
               <${TileView} key=${i} tile=${tile} lit=${i === checked ? lit : null}
@@ -134,7 +135,7 @@ export function Blanks(
                   saveClip(run);
                 }}>Save as clip<//>`}
           ${!own && canRun() && html`
-            <button type="button" class="sd-try" onclick=${acts
+            <button type="button" class="sd-stage-try" onclick=${acts
               .askForPrompt}>Try your own prompt</button>
           `}
         `}</p>

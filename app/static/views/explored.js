@@ -50,6 +50,7 @@ export function Explored({ question, run, shown, children }) {
   const { forms, name } = question;
   const { busy, bar } = run;
   const { there, from, available } = shown;
+  const kind = from === 'live' ? 'measured' : 'recording';
   const questions = Object.entries(forms).map(([key, { title, question: words }]) => ({
     words: title,
     title: words,
@@ -58,30 +59,30 @@ export function Explored({ question, run, shown, children }) {
   }));
   return html`
     <div class="sd-choices sd-explored-questions" role="group" aria-label="Questions"
-      hidden=${questions.length < 2}>${buttons(questions)}</div>
+      data-hide="presenting" hidden=${questions.length < 2}>${buttons(questions)}</div>
     <${ElementSlot} element=${run.card} />
-    <section class="sd-panel sd-explored-ask" aria-label="What to measure">
+    <section class="sd-panel sd-explored-ask" aria-label="What to measure" data-hide="presenting">
       <header>
         <h2>${forms[name].title}</h2>
       </header>
       <p class="sd-explored-question">${glossed(forms[name].question)}</p>
       <${RoomNotice} />
-      <div class="sd-explored-buttons">
+      <div class="sd-explored-buttons" data-hide="seated exported">
         <button type="button" class="sd-explored-run" disabled=${busy} onclick=${() =>
           run.press('run')}>Measure here (${run.about})</button>
         <button type="button" class="sd-explored-stop" hidden=${!busy} onclick=${() =>
           run.press('stop')}>Stop</button>
         <progress class="sd-explored-progress" aria-label="Progress" hidden=${!bar} ...${bar ??
           {}} /></div>
-      <details class="sd-explored-fields" key=${name} open=${question.unfolded}
-        ontoggleCapture=${({ target }) => target.open && question.offer()}>
+      <details class="sd-explored-fields" key=${name} data-hide="seated exported"
+        open=${question.unfolded} ontoggleCapture=${({ target }) =>
+          target.open && question.offer()}>
         <summary>Settings</summary>${question.fields}</details>
     </section>
     <${ElementSlot} element=${run.status} />
     <div class="sd-voice" aria-live="polite">${run.voice}</div>
-    <div class="sd-source">
-      <span class="sd-chip" data-kind=${from === 'live' ? 'measured' : 'recording'}>${there &&
-        CHIPS[from]}</span>
+    <div class="sd-source" data-hide="presenting">
+      <span class="sd-source-chip" data-kind=${kind}>${there && CHIPS[from]}</span>
       <span class="sd-source-words">${shown.origin}</span>
       ${available.length > 1 && html`
         <${Select} class="sd-pick" label="Answer" value=${shown.at}

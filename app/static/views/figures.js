@@ -29,7 +29,7 @@ function Computed({ figure: { sliders, values, slide, words, block }, children }
         </div>
       `}</div>
     ${children}
-    <div class="sd-figures-after">${words.slice(1).map((sentence) =>
+    <div class="sd-figures-after" data-hide="presenting">${words.slice(1).map((sentence) =>
       html`<p>${sentence}</p>`
     )}</div>
   `;
@@ -132,7 +132,7 @@ export class Figures extends Component {
       const style = `--least: ${columns.length && 64 + 52 * columns.length}px; --named: ${named}`;
       return html`
         <section class="sd-panel sd-chart ${shape}" style=${style} aria-label=${title}
-          hidden=${listed && of === key}>
+          hidden=${listed && of === key} data-hide="presenting">
           <header><h2>${glossed(title, stops)}</h2><span
             class="sd-sub">${glossed(
               [hint, races.there && opens].filter(Boolean).join('; '),
@@ -154,7 +154,7 @@ export class Figures extends Component {
           ontoggle=${({ currentTarget }) => props.folded.unfold(currentTarget.open)}
           hidden=${!notes.length && !others.length}>
           <summary>Notes and more charts</summary>
-          <div class="sd-answer-notes">${notes}</div>
+          <div class="sd-answer-notes" data-hide="presenting">${notes}</div>
           <div class="sd-figures-charts">${others.map(panel)}</div>
         </details>
       </div>

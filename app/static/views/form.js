@@ -12,7 +12,7 @@ function boxes(form, field) {
     form.fill({
       [field.name]: value.filter((old) => old !== option).concat(checked ? option : []),
     });
-  return html`<span class="sd-boxes">${
+  return html`<span class="sd-field-boxes">${
     field.choices.map((option) => {
       const away = !names.includes(option);
       return html`
@@ -66,7 +66,7 @@ function input(form, field, common, enter) {
     <input ...${{ ...common, ...shape }} value=${value} oninput=${set} onchange=${settle} />
   `;
   if (!within) return box;
-  return html`<span class="sd-knob"><input type="range" aria-label=${title} min=${low}
+  return html`<span class="sd-field-knob"><input type="range" aria-label=${title} min=${low}
     max=${form.highest(field)} step=${step} value=${value} oninput=${choose} />${box}</span>`;
 }
 

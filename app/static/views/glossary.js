@@ -12,7 +12,7 @@ const symbols = Object.create(null);
 let pattern = null;
 const QUIET =
   'math, svg, code, pre, textarea, select, script, style, figcaption, [data-symbol], .sd-tip, ' +
-  '.sd-contents, .sd-teacher em';
+  '.sd-workshop-contents, .sd-workshop-teacher em';
 const PRESSED = 'button, a, summary, label, [role=tab]'; // keep the focus
 let tip = null;
 /** @type {Element | null} the element whose tip is shown */

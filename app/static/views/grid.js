@@ -26,16 +26,20 @@ const AGREE =
  *  `outcome`: the target’s own token */
 const Test = ({ verdict, outcome, pinned, attributes }) => {
   const { kind, title, mark = '', words = '', height = 0, draw = null, figures = '' } = verdict;
-  const names = classes(`sd-test sd-test-${kind}`, outcome && 'sd-outcome', pinned && 'sd-pinned');
+  const names = classes(
+    `sd-test sd-test-${kind}`,
+    outcome && 'sd-grid-outcome',
+    pinned && 'sd-pinned',
+  );
   return html`
     <div class=${names} role="cell" title=${title} ...${attributes}>
-        <span class="sd-bar-track" aria-hidden="true">
-          <i class="sd-bar-fill" style="transform: scaleY(${height})"></i>
+        <span class="sd-test-track" aria-hidden="true">
+          <i class="sd-test-fill" style="transform: scaleY(${height})"></i>
           ${draw !== null &&
-            html`<u class="sd-bar-tick" style="bottom: ${(100 * draw).toFixed(2)}%"></u>`}</span>
-        <span class="sd-verdict"><span class="sd-glyph">${mark}</span>
-          <span class="sd-word">${words}</span></span>
-        <span class="sd-probs">${figures}</span></div>
+            html`<u class="sd-test-tick" style="bottom: ${(100 * draw).toFixed(2)}%"></u>`}</span>
+        <span class="sd-test-verdict"><span class="sd-test-glyph">${mark}</span>
+          <span class="sd-grid-word">${words}</span></span>
+        <span class="sd-test-probs">${figures}</span></div>
   `;
 };
 
@@ -67,7 +71,9 @@ export class Grid extends View {
 
   /** The cells that the arrow keys move between: a tree's nodes, and below them the tests. */
   get stops() {
-    const rows = [...this.base.querySelectorAll('.sd-steps .sd-row, .sd-tests')].map((row) =>
+    const rows = [...this.base.querySelectorAll('.sd-steps .sd-grid-row, .sd-grid-tests')].map((
+      row,
+    ) =>
       /** @type {HTMLElement[]} */ ([...row.querySelectorAll('.sd-cell, .sd-test')]).map((
         element,
       ) => element.dataset.stop ? element : null)
@@ -135,32 +141,34 @@ export class Grid extends View {
     const tall = String(rows.length > MOST_ROWS);
     const style = { '--columns': size, '--rows': all ? 0 : Math.min(mostRows(lane), MOST_ROWS) };
     return html`
-      <div class="sd-gridwrap" data-tall=${tall} tabindex="0" role="region"
+      <div class="sd-grid-scroll" data-tall=${tall} tabindex="0" role="region"
         aria-label="Draft window, scrollable">
         <div class="sd-grid" role="table"
           aria-label="Denoising steps by position, then the acceptance tests" style=${style}
           onclick=${(event) => this.choose(event.target)} onkeydown=${(event) => this.keyed(event)}>
-          <div class="sd-row sd-head" role="row">
-                <div class="sd-label" role="columnheader">anchor</div>
-                <div class="sd-anchor" role="cell" title=${spoken}>${cell(anchor)}</div>
+          <div class="sd-grid-row sd-grid-head" role="row">
+                <div class="sd-grid-label" role="columnheader">anchor</div>
+                <div class="sd-grid-anchor" role="cell" title=${spoken}>${cell(anchor)}</div>
                 ${verdicts.map((_, i) =>
-                  i < size ? html`<div class="sd-col" role="columnheader">${i + 1}</div>` : html`
-                    <div class="sd-col sd-outcome" role="columnheader" title=${EXTRA}>extra</div>
-                  `
+                  i < size
+                    ? html`<div class="sd-grid-column" role="columnheader">${i + 1}</div>`
+                    : html`
+                      <div class="sd-grid-column sd-grid-outcome" role="columnheader" title=${EXTRA}>extra</div>
+                    `
                 )}
               </div>
           <div class="sd-steps" role="rowgroup">${rows.map(({ label, title, chosen, cells }) =>
             html`
-              <div class="sd-row" role="row">
-                <div class=${classes('sd-label', chosen && 'sd-chosen')} role="rowheader"
-                  title=${title}>${label}</div><div class="sd-blank" role="cell"></div>
+              <div class="sd-grid-row" role="row">
+                <div class=${classes('sd-grid-label', chosen && 'sd-grid-chosen')} role="rowheader"
+                  title=${title}>${label}</div><div class="sd-grid-blank" role="cell"></div>
                 ${cells.map(step)}
-                <div class="sd-blank sd-outcome" role="cell"></div></div>
+                <div class="sd-grid-blank sd-grid-outcome" role="cell"></div></div>
             `
           )}</div>
-          <div class="sd-row sd-tests" role="row">
-            <div class="sd-label" role="rowheader" title=${how}>${asks}</div>
-            <div class="sd-blank" role="cell"></div>${verdicts.map(test)}</div>
+          <div class="sd-grid-row sd-grid-tests" role="row">
+            <div class="sd-grid-label" role="rowheader" title=${how}>${asks}</div>
+            <div class="sd-grid-blank" role="cell"></div>${verdicts.map(test)}</div>
         </div>
       </div>
     `;

@@ -74,7 +74,7 @@ export function Card({ guide, act }) {
       ${open && extra?.()}${options.length > 0 &&
         html`<${Answers} guide=${guide} choose=${(option) => act.choose(option)} />`}
       <p class="sd-guide-note" role="status">${guide.note}</p></div>
-    <div class="sd-guide-buttons">
+    <div class="sd-guide-buttons" data-hide="presenting">
       <${Link} act=${() => act.end()}>${last && onward && !waits ? 'Done' : 'End here'}<//>
       ${!guide.led && html`
         ${skips && waits && html`<${Link} act=${() => act.skip()}>Skip<//>`}

@@ -70,7 +70,7 @@ function Head({ scene, name, options, select }) {
             <b data-known=${String(value !== '–')}>${value}</b><small>${unit}</small></span>
     `;
   const clock = { role: 'timer', 'aria-label': `${named.label}: decode time in seconds` };
-  const kind = [selected && 'sd-selected', !lane && 'sd-absent'];
+  const kind = [selected && 'sd-lane-selected', !lane && 'sd-lane-absent'];
   const style = { '--lane': `var(--sd-${named.colour})` };
   const stops = columns ? undefined : null;
   const settings = subtitle(lane, named.about, options);
@@ -86,7 +86,7 @@ function Head({ scene, name, options, select }) {
         </span>
         <span class="sd-lane-progress">
           <span class="sd-lane-track">
-            <i class="sd-fill" style="transform: scaleX(${share})"></i></span>
+            <i class="sd-lane-fill" style="transform: scaleX(${share})"></i></span>
           <span class="sd-lane-tokens" title=${mark.title || null}>${mark.words}</span>
         </span>
         ${number('clock', row ? seconds(row.clock.seconds) : '–', ' s', clock)}
@@ -142,7 +142,7 @@ export function Lanes({ scene, options, study, select }) {
       press: (token, byKey) => study.pinToken(name, token, byKey),
     };
     return html`
-      <article key=${name} class=${classes('sd-lane-text', name === selected && 'sd-selected')}
+      <article key=${name} class=${classes('sd-lane-text', name === selected && 'sd-lane-selected')}
         hidden=${!visible} style=${{ '--lane': `var(--sd-${colour})` }}>
         <button type="button" class="sd-lane-title" onclick=${() => select(name)}>
           <span class="sd-lane-glyph" aria-hidden="true">${glyph}</span> ${label}</button>
@@ -175,9 +175,9 @@ export function Lanes({ scene, options, study, select }) {
             ? 'Only the selected lane'
             : 'All texts'}<//></header>
         <div class="sd-lane-texts" data-all=${String(columns || all)}>${names.map(card)}</div>
-        <ul class="sd-legend" aria-label="Legend">${origins}</ul>
+        <ul class="sd-lanes-legend" aria-label="Legend">${origins}</ul>
       <${Link} act=${() => setWhole(!whole)} aria-pressed=${String(whole)}
-        class="sd-link sd-whole">${whole ? 'Shorten the texts' : 'Show the whole texts'}<//>
+        class="sd-link sd-lanes-whole">${whole ? 'Shorten the texts' : 'Show the whole texts'}<//>
       </section>
   `;
 }

@@ -7,7 +7,7 @@
  *  guessed: (lesson: Lesson) => string}} shown `core`: only the short path; `done`: whether a check
  *  was answered; `guessed`: the guess in words, empty before there is one, and behind the card */
 export function markLessons(root, { lessons, core, done, guessed }) {
-  root.classList.toggle('sd-core-path', core);
+  root.classList.toggle('sd-workshop-core', core);
   for (const button of root.querySelectorAll('[data-path]')) {
     const path = /** @type {HTMLElement} */ (button).dataset.path;
     button.setAttribute('aria-pressed', String((path === 'core') === core));
@@ -19,13 +19,13 @@ export function markLessons(root, { lessons, core, done, guessed }) {
     const words = guessed(lesson);
     article.toggleAttribute('data-open', Boolean(words));
     const part = (selector) => /** @type {Element} */ (article.querySelector(selector));
-    part('.sd-start').textContent = done(name) ? '✓ Again' : 'Start';
-    part('.sd-guessed').textContent = words;
+    part('.sd-lesson-start').textContent = done(name) ? '✓ Again' : 'Start';
+    part('.sd-lesson-guessed').textContent = words;
     const mark = root.querySelector(`[data-done="${name}"]`);
     if (mark) mark.textContent = done(name) ? '✓ done' : '';
   }
   const asked = lessons.filter((lesson) => lesson.predict && (!core || lesson.core));
   const count = asked.filter(({ name }) => done(name)).length;
-  const progress = root.querySelector('.sd-progress');
+  const progress = root.querySelector('.sd-workshop-progress');
   if (progress) progress.textContent = `${count} of ${asked.length} lessons done. `;
 }

@@ -2,7 +2,7 @@
 
 import { html, render } from './ui.js';
 import { make } from './dom.js';
-import { seated } from '../page.js';
+import { seated } from '../room.js';
 
 /** @typedef {{title: string, message: string, hint: string, field?: string}} Card of a field */
 
@@ -18,7 +18,7 @@ export class CardView {
     render(
       html`
         <span class="sd-card-glyph" aria-hidden="true">!</span>
-        <div><strong>${title}</strong><p>${message}</p><p class="sd-hint">${hint}</p></div>
+        <div><strong>${title}</strong><p>${message}</p><p class="sd-card-hint">${hint}</p></div>
         <button type="button" class="sd-button" aria-label="Dismiss" onclick=${() =>
           this.hide()}>✕</button>
       `,

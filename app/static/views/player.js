@@ -66,7 +66,8 @@ export class PlayerView extends Component {
     const raced = tabName === 'race';
     const chart = (name, title, hint, area) =>
       html`
-        <section class="sd-panel sd-chart" aria-label=${title} data-area=${area}>
+        <section class="sd-panel sd-chart" aria-label=${title} data-area=${area}
+          data-hide="presenting">
           <header><h2>${title}</h2><span class="sd-sub">${glossed(hint)}</span></header>
           <div class="sd-plot" data-figure=${name}></div>
         </section>
@@ -103,8 +104,8 @@ export class PlayerView extends Component {
             <${ElementSlot} element=${card} />
             ${raced && source}
             ${children}
-            <p class="sd-panel sd-empty">${options.empty}</p>
-            <div class="sd-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
+            <p class="sd-panel sd-player-empty">${options.empty}</p>
+            <div class="sd-player-main" data-layout=${scene.names.length <= 2 ? 'columns' : 'rows'}>
               ${raced && hero}
               <${Lanes} scene=${scene} options=${options} study=${study}
                 select=${(name) => playback.selectLane(name)} />
@@ -113,7 +114,7 @@ export class PlayerView extends Component {
                 jump=${(round) =>
                   playback.goToRound(round)} /><${Numbers} scene=${scene} exactness=${exactness} />
               ${chart('tokens', 'Tokens over decode time', 'a step for each round', 'tokens')}
-              <details class="sd-further" data-area="further">
+              <details class="sd-player-further" data-area="further" data-hide="presenting">
                 <summary>More of this run: acceptance by position, denoising confidence</summary>
                 <div>${chart(
                   'acceptance',

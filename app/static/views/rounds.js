@@ -28,7 +28,7 @@ export function Rounds({ scene: { lane, state, view, shown }, closed, jump }) {
     const open = round.round < closed;
     const full = open && round.accepted > 0 && round.accepted === round.drafted;
     const kind = `sd-rounds-bar${full ? ' sd-rounds-full' : ''}${
-      round.round < (state?.sums.rounds ?? 0) ? ' sd-past' : ''
+      round.round < (state?.sums.rounds ?? 0) ? ' sd-rounds-past' : ''
     }`;
     const [height, share] = [
       (100 * Math.max(round.size, 0.4)) / tallest,

@@ -35,16 +35,16 @@ export function RunForm({ prefix, form, own, model, going, act }) {
     if (dares) act.run();
   };
   return html`
-    <div class="sd-about">
+    <div class="sd-about" data-hide="presenting">
       <p id="${prefix}-about">${pair?.about}</p>
       <p id="${prefix}-fetching" role="status">${!model.own && words}</p>
       <button type="button" class="sd-get" id="${prefix}-get" hidden=${!pair?.get || fetching}
-        onclick=${act.getModel}>${pair?.get}</button>
+        data-hide="seated" onclick=${act.getModel}>${pair?.get}</button>
       <button type="button" class="sd-get" id="${prefix}-get-stop" hidden=${model.own || !fetching}
-        onclick=${act.stopModel}>Stop</button>
+        data-hide="seated" onclick=${act.stopModel}>Stop</button>
     </div>
-    <div class="sd-panel sd-controls">
-      <div class="sd-line">${first.map((field) =>
+    <div class="sd-panel sd-controls" data-hide="presenting seated">
+      <div class="sd-controls-line">${first.map((field) =>
         field && html`
           <${FormField} form=${form} field=${field} prefix=${prefix} enter=${act.run} />
         `
@@ -52,7 +52,7 @@ export function RunForm({ prefix, form, own, model, going, act }) {
         <button type="button" class="sd-run" id="${prefix}-run" onclick=${act.run}>${run}</button>
         <button type="button" class="sd-stop" hidden=${!going} onclick=${act
           .stop}>Stop</button></div>
-      <div class="sd-tries">
+      <div class="sd-controls-tries">
         <div class="sd-choices" role="group" aria-label=${legend}><span
           class="sd-sub">${legend}</span>
           ${tries.map(([words, values]) =>

@@ -59,40 +59,38 @@ export function Hero({ scene, source, options, scrollToRound, runQuietly }) {
     recordedWords(options.measured, drafted.header, denoises);
   const over = clocks.drafted?.done && clocks.vanilla?.done && race.trusted;
   const slow = over && whySlow(drafted, vanilla);
-  const kind = classes(race.lossy && 'sd-lossy', !race.trusted && 'sd-crowded');
+  const kind = classes(race.lossy && 'sd-hero-lossy', !race.trusted && 'sd-hero-crowded');
   const share = (value) => `${Math.min(100, (100 * value) / end).toFixed(2)}%`;
   const sizes = { '--one': share(1), '--far': share(soFar ?? 0) };
   const scale = race.final !== null && race.trusted && !baseline && html`
-    <div class="sd-scale" aria-hidden="true" style=${sizes}>
-      <u class="sd-scale-one" title="vanilla: 1×"></u></div>
+    <div class="sd-hero-scale" aria-hidden="true" style=${sizes}>
+      <u class="sd-hero-one" title="vanilla: 1×"></u></div>
   `;
-  return html`<section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero">
-    <h2 class="sd-hero-name">${name}</h2>
-    <div class="sd-big"><span class="sd-speed" data-known=${String(speed !== dash)}
-      data-slower=${String(slower)}>${speed}</span><span class="sd-speed-words">${
-    slower && html`
-      <b>Slower:</b>
-    `
-  }${words}</span></div>
-    ${scale}
-    ${recorded && html`<p class="sd-typical" title=${recorded.about}>${recorded.words}</p>`}
-    ${
-    slow && html`
-      <p
-        class="sd-why"><b>${slow.question}</b> ${slow.words} <${Link} act=${() =>
-          scrollToRound(slow.round)}>See round ${slow.round + 1}<//></p>
-    `
-  }
-    <p class="sd-same">${sameText(pair, states, clocks)}</p>
-    <p class="sd-claim">${!alone && race.claim}</p>
-    <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
-    ${
-    !race.trusted &&
-    html`<${Link} act=${runQuietly} title=${race.alone ? null : ALONE}>${
-      race.alone ? 'Measure again' : 'Measure again on one thread'
-    }<//>`
-  }
-  </section>`;
+  return html`
+    <section class="sd-panel sd-hero ${kind}" aria-label="Speed-up" data-area="hero"
+      data-hide="presenting">
+        <h2 class="sd-hero-name">${name}</h2>
+        <div class="sd-hero-big"><span class="sd-hero-speed" data-known=${String(speed !== dash)}
+          data-slower=${String(slower)}>${speed}</span><span class="sd-hero-words">${slower && html`
+            <b>Slower:</b>
+          `}${words}</span></div>
+        ${scale}
+        ${recorded &&
+          html`<p class="sd-hero-typical" title=${recorded.about}>${recorded.words}</p>`}
+        ${slow && html`
+          <p
+            class="sd-hero-why"><b>${slow.question}</b> ${slow.words} <${Link} act=${() =>
+              scrollToRound(slow.round)}>See round ${slow.round + 1}<//></p>
+        `}
+        <p class="sd-hero-same">${sameText(pair, states, clocks)}</p>
+        <p class="sd-hero-claim">${!alone && race.claim}</p>
+        <p class="sd-busy-machine" role="status" title=${BUSY}>${race.busy}</p>
+        ${!race.trusted &&
+          html`<${Link} act=${runQuietly} data-hide="seated" title=${race.alone ? null : ALONE}>${
+            race.alone ? 'Measure again' : 'Measure again on one thread'
+          }<//>`}
+      </section>
+  `;
 }
 
 /** @param {{scene: Scene, exactness: Options['exactness']}} props */
@@ -102,14 +100,14 @@ export function Numbers({ scene, exactness }) {
   const row = (/** @type {typeof NUMBERS[0]} */ [key, symbol, name, unit]) =>
     html`
       <div tabindex="0" data-symbol=${symbol}>
-        <dt><b class="sd-symbol">${symbol}</b> ${name}</dt>
+        <dt><b class="sd-numbers-symbol">${symbol}</b> ${name}</dt>
         <dd>${values[key]} <small>${key === 'calls' ? values.against : unit}</small></dd>
       </div>
     `;
   return html`
-    <section class="sd-panel sd-score" aria-label="Numbers" data-area="numbers">
+    <section class="sd-panel sd-score" aria-label="Numbers" data-area="numbers" data-hide="presenting">
       <dl class="sd-numbers">${NUMBERS.map(row)}</dl>
-      <p class="sd-predicted" title=${PREDICTED}>${glossed(race.predicted)}</p>
+      <p class="sd-numbers-predicted" title=${PREDICTED}>${glossed(race.predicted)}</p>
     </section>
   `;
 }

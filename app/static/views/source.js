@@ -3,7 +3,7 @@
 import { Component, Dialog, Facts, html, Link, Pick } from './ui.js';
 import { dateOf, endsOf, factsOf, headerOf, modelOf, placeOf } from '../state/report.js';
 import { isRun } from '../state/moment.js';
-import { keptRuns } from '../run_links.js';
+import { keptRuns } from '../storage.js';
 import { leadOf } from '../state/lead.js';
 import { milliseconds, seconds } from '../state/format.js';
 /** @import { PlayerOptions as Options, Recording } from '../tabs.d.ts' */
@@ -31,7 +31,7 @@ export function LeadSentence({ scene }) {
   const { before, after } = leadOf(scene);
   const style = { visibility: scene.over ? 'visible' : 'hidden' };
   const result = after && html`<span style=${style}>${after}</span>`;
-  return html`<p class="sd-lead-words">${before}${result}</p>`;
+  return html`<p class="sd-source-lead" data-hide="presenting">${before}${result}</p>`;
 }
 
 /** @param {{lanes: Lanes, title: string, together: boolean}} props */
@@ -95,7 +95,8 @@ export class Source extends Component {
       `
     }<//>`;
     return html`
-      <div class="sd-source"><span class="sd-chip" data-kind=${kind}>${KINDS[kind] || kind}</span>
+      <div class="sd-source" data-hide="presenting">
+            <span class="sd-source-chip" data-kind=${kind}>${KINDS[kind] || kind}</span>
             <span class="sd-source-words">${words}</span>
             ${header &&
               html`<${Link} act=${show(true)} aria-haspopup="dialog">How this was measured<//>`}

@@ -52,9 +52,9 @@ export class Text extends View {
     const clickable = lane && !lane.wordless && !isServed(lane);
     const kind = classes(
       'sd-text',
-      (looksLikeCode(prompt) || lane?.texts.some((text) => text.includes('```'))) && 'sd-code',
-      isMessage(lane) && 'sd-chat',
-      clickable && 'sd-clickable',
+      (looksLikeCode(prompt) || lane?.texts.some((text) => text.includes('```'))) && 'sd-text-code',
+      isMessage(lane) && 'sd-text-chat',
+      clickable && 'sd-text-clickable',
     );
     const plain = isVanilla(lane) || state?.tokens[0]?.source === 'server'; // it shows no drafts
     const greedy = Boolean(lane && isGreedy(lane));
@@ -65,7 +65,7 @@ export class Text extends View {
       const source = plain ? 'plain' : SOURCES[token.source] ? token.source : 'target';
       const unknown = hasText ? '' : `token ${token.id}, its text was not recorded; `;
       const title = unknown + tokenTitle(token, plain, greedy);
-      const fresh = !plain && token.round === currentRound && 'sd-now';
+      const fresh = !plain && token.round === currentRound && 'sd-text-now';
       const kinds = [
         `sd-token-${source}`,
         !hasText && 'sd-token-id',
@@ -92,11 +92,11 @@ export class Text extends View {
     return html`
       <div class=${kind} tabindex="0" role="region" aria-label=${label}
         onclick=${click} onkeydown=${key}>
-            <bdi class="sd-prompt">${tail}</bdi>
+            <bdi class="sd-text-prompt">${tail}</bdi>
             <span>${wholeText
               ? html`<bdi title=${WHOLE}>${wholeText}</bdi>`
               : state?.tokens.map(tokenView)}</span>
-            <span class="sd-guess">${lane && !plain && !state?.ended
+            <span class="sd-text-guess">${lane && !plain && !state?.ended
               ? guesses(lane, round)
               : ''}</span></div>
     `;

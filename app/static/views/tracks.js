@@ -129,8 +129,10 @@ export function Another({ looked, requested, going, seed, go }) {
     `,
   ];
   return html`
-    <section class="sd-another" aria-label="Another way" hidden=${name === BRANCH}>
-      <div class="sd-whatif sd-takes" role="group" aria-label="Take another token">${takes}</div>
+    <section class="sd-tracks-another" aria-label="Another way" hidden=${name === BRANCH}
+      data-hide="seated exported">
+      <div class="sd-whatif sd-tracks-takes" role="group"
+        aria-label="Take another token">${takes}</div>
       <p class="sd-sub" aria-live="polite">${going || why}</p>
       <p class="sd-sub">${NOTE}</p>
     </section>

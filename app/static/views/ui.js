@@ -89,16 +89,17 @@ export const glossed = (words, stops = new Set()) => {
 
 /** A button of a bar. It loses the focus after a click, so that the space bar plays again, but not
  *  after a key.
- *  @param {{label: string, act: () => void, children: Child, name?: string}} props `label`: its
+ *  @param {{label: string, act: () => void, children: Child, name?: string,
+ *  [attribute: string]: unknown}} props `label`: its
  *  action, for assistive technology and on hover; `name`: a class */
-export const Button = ({ label, act, name = '', children }) => {
+export const Button = ({ label, act, name = '', children, ...attributes }) => {
   const press = (event) => {
     act();
     if (event.detail) /** @type {HTMLElement} */ (event.currentTarget).blur();
   };
   return html`
     <button type="button" class="sd-button ${name}" aria-label=${label} title=${label}
-      onclick=${press}>
+      onclick=${press} ...${attributes}>
         ${children}</button>
   `;
 };

@@ -41,7 +41,7 @@ export class Judge extends View {
           <${Button} label="Done (Escape)" act=${() => act.leaveGame()}>✕<//></header>
         <p class="sd-verifier-text"><bdi>${game.before}</bdi> ${game.tokens.map((id) =>
           html`
-            <b class="sd-cell sd-fresh">${cell(piece(lane, id))}</b>
+            <b class="sd-cell sd-cell-fresh">${cell(piece(lane, id))}</b>
           `
         )}</p>
         <p>${answer === null

@@ -27,8 +27,8 @@ const PHASES = {
 const FOLDED =
   'Shows the first branch, the branches on the target’s path, the draft that it chose, and ' +
   'the longest branches.';
-const KEY = [['sd-fresh', 'revealed now, shade: confidence'], ['sd-kept', 'known'], [
-  'sd-mask',
+const KEY = [['sd-cell-fresh', 'revealed now, shade: confidence'], ['sd-cell-kept', 'known'], [
+  'sd-cell-mask',
   'mask or cut',
 ]];
 
@@ -39,11 +39,11 @@ const Phases = ({ round, phase }) => {
     const name = `${key[0].toUpperCase()}${key.slice(1)}`;
     const time = ended[i] ? milliseconds(ended[i].span.seconds) : '';
     return html`
-      <li class=${classes('sd-phase', round && key === phase && 'sd-on')}
-        title=${title}><b>${i + 1}</b> ${name} <span class="sd-phase-time">${time}</span></li>
+      <li class=${classes('sd-window-phase', round && key === phase && 'sd-window-on')}
+        title=${title}><b>${i + 1}</b> ${name} <span class="sd-window-time">${time}</span></li>
     `;
   });
-  return html`<ol class="sd-phases" aria-label="Phases of a round">${items}</ol>`;
+  return html`<ol class="sd-window-phases" aria-label="Phases of a round">${items}</ol>`;
 };
 
 /** @typedef {object} Props
@@ -82,7 +82,7 @@ export class DraftWindow extends Component {
                 html`<${Link} name="verify" act=${() => study.verify()}>Be the big model<//>`}
               <${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} scene=${scene} jump=${jump} closed=${game?.view.round ?? Infinity} />
-            <p class="sd-say">${sentenceOf(scene)}</p>
+            <p class="sd-window-sentence">${sentenceOf(scene)}</p>
             ${drawn && html`
               <${Grid} pin=${(of, at, place) =>
                 study.pin(of, at, place)} lane=${lane} round=${drawn} moment=${scene.moment +
@@ -90,7 +90,7 @@ export class DraftWindow extends Component {
                 all=${all}
                 pinned=${mark} />
             `}
-            <button type="button" class="sd-link sd-lines" aria-expanded=${String(
+            <button type="button" class="sd-link sd-window-more" aria-expanded=${String(
               all,
             )} title=${title} hidden=${count <= MOST_ROWS}
               onclick=${() => this.setState({ all: !all })}>${all
@@ -102,10 +102,10 @@ export class DraftWindow extends Component {
                 .place} who=${pinned.who} close=${() => study.unpin()}
                 walk=${(by) => study.walk(by)} />
             `}
-            <div class="sd-foot"><span class="sd-fallback">${drawn && lane
+            <div class="sd-window-foot"><span class="sd-window-note">${drawn && lane
               ? noteOf(drawn, lane)
               : ''}</span>
-              <p class="sd-key">${KEY.map(([kind, words]) =>
+              <p class="sd-window-key">${KEY.map(([kind, words]) =>
                 html`
                   <span><span class="sd-cell ${kind}" data-heat="4" aria-hidden="true"></span>
                     ${words}</span>
