@@ -80,6 +80,14 @@ def test_on_a_phone_the_controls_follow_the_number(page: Any) -> None:
     assert not overflows(page)
 
 
+@pytest.mark.parametrize(("tab", "part"), [("live", "#live-stage .sd-stage"), ("race", "#race-player .sd-lanes")])
+def test_on_a_phone_a_run_scrolls_to_what_it_fills(page: Any, tab: str, part: str) -> None:
+    resize(page, "phone")
+    open_tab(page, tab)
+    run(page, tab, "Seen on a phone")
+    assert abs(page.locator(part).bounding_box()["y"]) < 100
+
+
 def test_the_window_is_never_blank_and_shows_every_step(page: Any) -> None:
     """From the first round on there is always one: between two rounds, in a round without a draft,
     and at the end. What stands below it never moves."""
