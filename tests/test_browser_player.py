@@ -80,6 +80,14 @@ def test_on_a_phone_the_controls_follow_the_number(page: Any) -> None:
     assert not overflows(page)
 
 
+def test_on_a_phone_a_race_says_where_it_comes_from_before_its_lanes(page: Any) -> None:
+    resize(page, "phone")
+    open_tab(page, "race")
+    page.wait_for_function(ready("race"))
+    tops = [page.locator(f"#race-player {part}").bounding_box()["y"] for part in (".sd-source", ".sd-lanes")]
+    assert tops == sorted(tops)
+
+
 @pytest.mark.parametrize(("tab", "part"), [("live", "#live-stage .sd-stage"), ("race", "#race-player .sd-lanes")])
 def test_on_a_phone_a_run_scrolls_to_what_it_fills(page: Any, tab: str, part: str) -> None:
     resize(page, "phone")
