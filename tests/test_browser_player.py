@@ -476,6 +476,9 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     page.click("#live-stage [name=verify]")
     page.wait_for_selector(judge)
     assert page.evaluate("document.activeElement.matches('.sd-verifier')")
+    assert "Verify" in page.inner_text("#live-player .sd-phase.sd-on"), "the visitor's own step"
+    question, screen = page.locator(judge).bounding_box(), page.viewport_size["height"]
+    assert question["y"] >= 0 and question["y"] + question["height"] <= screen, "it is in view"
     assert page.locator(shown).count() == 0 and page.locator(f"{judge} .sd-inspector-table").count() == 0
     vanilla, drafted = (page.locator(f"{texts} >> nth={n} >> .sd-token").count() for n in range(2))
     assert vanilla <= drafted, "vanilla's text gives nothing away"
@@ -488,7 +491,7 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     assert re.search(r"\b1\b", page.inner_text(voice))
     assert not serious(page) and not overflows(page)
     page.keyboard.press("ArrowRight")
-    page.get_by_role("button", name="Replace").click()
+    page.get_by_role("button", name="Reject").click()
     page.wait_for_selector(f"{judge} :text-matches('of 2[^0-9]')")
     assert page.evaluate("document.activeElement.closest('.sd-verifier') !== null"), "it stays"
     page.keyboard.press("Escape")
