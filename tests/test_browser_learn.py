@@ -107,6 +107,11 @@ def test_the_core_path_has_its_own_next_worksheet_and_slides(browser: Any, addre
     core = [lesson for lesson in WORKSHOP if lesson.core]
     further = WORKSHOP[-1]
     with visit(browser, f"{address}?tab=learn", until=THERE) as page:
+        cards, tops = page.locator(".sd-workshop-lesson"), "(all) => all.map((one) => one.offsetTop)"
+        closed = cards.evaluate_all(tops)
+        page.click(f"#lesson-{WORKSHOP[0].name} .sd-skip")
+        opened = cards.evaluate_all(tops)
+        assert opened[1] > closed[1] and opened[-1] == closed[-1], "what opens in a column leaves the other as it is"
         page.click("[data-path=core]")
         assert page.get_attribute("[data-path=core]", "aria-pressed") == "true"
         assert "0 of 5 lessons" in page.inner_text(".sd-progress")
