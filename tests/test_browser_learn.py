@@ -71,6 +71,9 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     if lesson.watch.trace:
         page.locator(f"{CARD} .sd-guide-numbers button").click()
         page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.job.busy")
+        tau = page.evaluate("window.specdiff.runs[0].tau.toFixed(2)")
+        page.wait_for_selector(f"{CARD} .sd-guide-numbers p:has-text('{tau}')")
+        assert page.is_visible(f"{CARD} .sd-guide-numbers button"), "it can run again"
     page.locator(f"{CARD} .sd-guide-next").press("Enter")
     assert lesson.explain[0] in page.inner_text(CARD)
     assert page.locator(f"{CARD} math").count() == 1
