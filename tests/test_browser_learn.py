@@ -96,6 +96,37 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     assert page.locator(CARD).count() == 0 and "lesson=" not in page.url
 
 
+def test_back_walks_through_the_steps_of_a_lesson(browser: Any, address: str) -> None:
+    name = WORKSHOP[0].name
+    tab = "document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim()"
+
+    def shows(page: Any, step: int, opened: str) -> None:
+        page.wait_for_function(
+            f"{SLIDE}?.querySelector('header .sd-sub').textContent === '{step} of 4'"
+            f" && location.search.includes('lesson={name}&step={step}') && {tab} === '{opened}'"
+        )
+
+    with visit(browser, f"{address}?tab=learn", until=THERE) as page:
+        page.click(f"#lesson-{name} .sd-start")
+        shows(page, 1, "Learn")
+        page.locator(f"{CARD} .sd-guide-option").first.click()
+        for step in (2, 3):
+            page.locator(f"{CARD} .sd-guide-next").press("Enter")
+            shows(page, step, "Live")
+        page.go_back()
+        shows(page, 2, "Live")
+        page.wait_for_function(POINTED)
+        page.go_back()
+        shows(page, 1, "Learn")
+        page.go_back()
+        page.wait_for_function(f"!{SLIDE} && {tab} === 'Learn'")
+        page.go_forward()
+        shows(page, 1, "Learn")
+    for query, step, opened in (("", 1, "Learn"), ("&step=2", 2, "Live")):
+        with visit(browser, f"{address}?lesson={name}{query}", until=SLIDE) as page:
+            shows(page, step, opened)
+
+
 def at_step(page: Any, number: int, step: int) -> None:
     """Wait for a step of a lesson before the room."""
     title = (*WORKSHOP, CLOSING)[number].title

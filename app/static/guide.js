@@ -133,10 +133,14 @@ export class Guide {
     this.spot = target;
   }
 
-  end(onward = false) {
+  close() {
     this.at = -1;
     this.card.hidden = true;
     this.point(null);
+  }
+
+  end(onward = false) {
+    this.close();
     this.call.ended(onward);
   }
 }
