@@ -127,6 +127,23 @@ def test_back_walks_through_the_steps_of_a_lesson(browser: Any, address: str) ->
             shows(page, step, opened)
 
 
+@pytest.mark.parametrize("size", ["1280x720", "phone"])
+def test_a_card_leaves_what_it_is_about_in_view(browser: Any, address: str, size: str) -> None:
+    clear = f"""(() => {{
+        const [card, tiles] = [{SLIDE}, document.querySelector('.sd-tile')?.closest('ol')]
+            .map((one) => one?.getBoundingClientRect());
+        return tiles?.height && tiles.top >= 0 && tiles.bottom <= card.top && card.height <= 0.46 * innerHeight;
+    }})()"""
+    with visit(browser, f"{address}?lesson={WORKSHOP[0].name}&step=2", size=size, until=SLIDE) as page:
+        page.wait_for_function(clear)
+        page.locator(f"{CARD} .sd-guide-next").press("Enter")
+        page.wait_for_function("location.search.includes('step=3')")
+        page.wait_for_function(clear)
+        assert page.locator(f"{CARD} .sd-guide-next").evaluate(
+            f"(one) => one.getBoundingClientRect().bottom <= {SLIDE}.getBoundingClientRect().bottom"
+        ), "what is longer scrolls in it"
+
+
 def at_step(page: Any, number: int, step: int) -> None:
     """Wait for a step of a lesson before the room."""
     title = (*WORKSHOP, CLOSING)[number].title
