@@ -363,6 +363,8 @@ def test_accessible_and_fitting(browser: Any, address: str, size: str, dark: boo
         stand(page, "Committed", 2)
         start(page, "live", "")
         page.wait_for_selector("#live-player .sd-card:visible")
+        stale = page.locator("#live-player .sd-player-stale")
+        assert stale.inner_text() and stale.is_hidden(), "one thing is said at a time"
         open_drawer(page, "live")
         assert not serious(page), "a round, a card and the open drawer"
         ids = page.evaluate("[...document.querySelectorAll('[id]')].map((element) => element.id)")

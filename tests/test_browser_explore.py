@@ -342,6 +342,10 @@ def test_recorded_answers_are_shown_whole(show: Show, names: list[str]) -> None:
         titles = page.eval_on_selector_all(".sd-answer-numbers th", "(all) => all.map((one) => one.title)")
         assert all(titles), "every column is explained"
         page.locator(".sd-answer-numbers").evaluate("(details) => (details.open = false)")
+        command = page.locator(".sd-answer-origin code")
+        assert command.is_hidden(), "it is up to forty lines long on a phone"
+        page.click(".sd-answer-origin summary")
+        assert command.is_visible()
         resize(page, "phone")
         page.click("#sd-theme")
         page.wait_for_function("document.body.classList.contains('dark')")

@@ -74,6 +74,9 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     if lesson.watch.trace:
         page.locator(f"{CARD} .sd-guide-numbers button").click()
         page.wait_for_function(f"window.specdiff.runs.length && !{app('live')}.job.busy")
+        tau = page.evaluate("window.specdiff.runs[0].tau.toFixed(2)")
+        page.wait_for_selector(f"{CARD} .sd-guide-numbers p:has-text('{tau}')")
+        assert page.is_visible(f"{CARD} .sd-guide-numbers button"), "it can run again"
     page.locator(f"{CARD} .sd-guide-next").press("Enter")
     assert lesson.explain[0] in page.inner_text(CARD)
     assert page.locator(f"{CARD} math").count() == 1
@@ -96,6 +99,54 @@ def take(page: Any, lesson: Any, wrong: str) -> None:
     assert page.locator(CARD).count() == 0 and "lesson=" not in page.url
 
 
+def test_back_walks_through_the_steps_of_a_lesson(browser: Any, address: str) -> None:
+    name = WORKSHOP[0].name
+    tab = "document.querySelector('#sd-tabs [role=tab][aria-selected=true]').textContent.trim()"
+
+    def shows(page: Any, step: int, opened: str) -> None:
+        page.wait_for_function(
+            f"{SLIDE}?.querySelector('header .sd-sub').textContent === '{step} of 4'"
+            f" && location.search.includes('lesson={name}&step={step}') && {tab} === '{opened}'"
+        )
+
+    with visit(browser, f"{address}?tab=learn", until=THERE) as page:
+        page.click(f"#lesson-{name} .sd-lesson-start")
+        shows(page, 1, "Learn")
+        page.locator(f"{CARD} .sd-guide-option").first.click()
+        for step in (2, 3):
+            page.locator(f"{CARD} .sd-guide-next").press("Enter")
+            shows(page, step, "Live")
+        page.go_back()
+        shows(page, 2, "Live")
+        page.wait_for_function(POINTED)
+        page.go_back()
+        shows(page, 1, "Learn")
+        page.go_back()
+        page.wait_for_function(f"!{SLIDE} && {tab} === 'Learn'")
+        page.go_forward()
+        shows(page, 1, "Learn")
+    for query, step, opened in (("", 1, "Learn"), ("&step=2", 2, "Live")):
+        with visit(browser, f"{address}?lesson={name}{query}", until=SLIDE) as page:
+            shows(page, step, opened)
+
+
+@pytest.mark.parametrize("size", ["1280x720", "phone"])
+def test_a_card_leaves_what_it_is_about_in_view(browser: Any, address: str, size: str) -> None:
+    clear = f"""(() => {{
+        const [card, tiles] = [{SLIDE}, document.querySelector('.sd-tile')?.closest('ol')]
+            .map((one) => one?.getBoundingClientRect());
+        return tiles?.height && tiles.top >= 0 && tiles.bottom <= card.top && card.height <= 0.46 * innerHeight;
+    }})()"""
+    with visit(browser, f"{address}?lesson={WORKSHOP[0].name}&step=2", size=size, until=SLIDE) as page:
+        page.wait_for_function(clear)
+        page.locator(f"{CARD} .sd-guide-next").press("Enter")
+        page.wait_for_function("location.search.includes('step=3')")
+        page.wait_for_function(clear)
+        assert page.locator(f"{CARD} .sd-guide-next").evaluate(
+            f"(one) => one.getBoundingClientRect().bottom <= {SLIDE}.getBoundingClientRect().bottom"
+        ), "what is longer scrolls in it"
+
+
 def at_step(page: Any, number: int, step: int) -> None:
     """Wait for a step of a lesson before the room."""
     title = (*WORKSHOP, CLOSING)[number].title
@@ -110,6 +161,11 @@ def test_the_core_path_has_its_own_next_worksheet_and_slides(browser: Any, addre
     core = [lesson for lesson in WORKSHOP if lesson.core]
     further = WORKSHOP[-1]
     with visit(browser, f"{address}?tab=learn", until=THERE) as page:
+        cards, tops = page.locator(".sd-workshop-lesson"), "(all) => all.map((one) => one.offsetTop)"
+        closed = cards.evaluate_all(tops)
+        page.click(f"#lesson-{WORKSHOP[0].name} .sd-lesson-skip")
+        opened = cards.evaluate_all(tops)
+        assert opened[1] > closed[1] and opened[-1] == closed[-1], "what opens in a column leaves the other as it is"
         page.click("[data-path=core]")
         assert page.get_attribute("[data-path=core]", "aria-pressed") == "true"
         assert "0 of 5 lessons" in page.inner_text(".sd-workshop-progress")

@@ -80,6 +80,22 @@ def test_on_a_phone_the_controls_follow_the_number(page: Any) -> None:
     assert not overflows(page)
 
 
+def test_on_a_phone_a_race_says_where_it_comes_from_before_its_lanes(page: Any) -> None:
+    resize(page, "phone")
+    open_tab(page, "race")
+    page.wait_for_function(ready("race"))
+    tops = [page.locator(f"#race-player {part}").bounding_box()["y"] for part in (".sd-source", ".sd-lanes")]
+    assert tops == sorted(tops)
+
+
+@pytest.mark.parametrize(("tab", "part"), [("live", "#live-stage .sd-stage"), ("race", "#race-player .sd-lanes")])
+def test_on_a_phone_a_run_scrolls_to_what_it_fills(page: Any, tab: str, part: str) -> None:
+    resize(page, "phone")
+    open_tab(page, tab)
+    run(page, tab, "Seen on a phone")
+    assert abs(page.locator(part).bounding_box()["y"]) < 100
+
+
 def test_the_window_is_never_blank_and_shows_every_step(page: Any) -> None:
     """From the first round on there is always one: between two rounds, in a round without a draft,
     and at the end. What stands below it never moves."""
@@ -462,6 +478,9 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     page.click("#live-stage [name=verify]")
     page.wait_for_selector(judge)
     assert page.evaluate("document.activeElement.matches('.sd-verifier')")
+    assert "Verify" in page.inner_text("#live-player .sd-window-phase.sd-window-on"), "the visitor's own step"
+    question, screen = page.locator(judge).bounding_box(), page.viewport_size["height"]
+    assert question["y"] >= 0 and question["y"] + question["height"] <= screen, "it is in view"
     assert page.locator(shown).count() == 0 and page.locator(f"{judge} .sd-inspector-table").count() == 0
     vanilla, drafted = (page.locator(f"{texts} >> nth={n} >> .sd-token").count() for n in range(2))
     assert vanilla <= drafted, "vanilla's text gives nothing away"
@@ -474,7 +493,7 @@ def test_a_visitor_is_the_verifier(page: Any, size: str) -> None:
     assert re.search(r"\b1\b", page.inner_text(voice))
     assert not serious(page) and not overflows(page)
     page.keyboard.press("ArrowRight")
-    page.get_by_role("button", name="Replace").click()
+    page.get_by_role("button", name="Reject").click()
     page.wait_for_selector(f"{judge} :text-matches('of 2[^0-9]')")
     assert page.evaluate("document.activeElement.closest('.sd-verifier') !== null"), "it stays"
     page.keyboard.press("Escape")

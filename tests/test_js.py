@@ -90,7 +90,10 @@ def fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "vanilla": list(FakeDecoder().decode("Once", dataclasses.replace(config, drafter="none"))),
         "drafted": list(FakeDecoder().decode("Once", config)),
     }
-    methods = {one.name: {"label": one.label, "about": "", "colour": one.colour, "mark": one.mark} for one in METHODS}
+    methods = {
+        one.name: {"label": one.label, "short": one.short, "about": "", "colour": one.colour, "mark": one.mark}
+        for one in METHODS
+    }
     looks = {"methods": methods, "glyphs": draw.GLYPHS, "dashes": {use: dash for use, (dash, _) in draw.USES.items()}}
     path = tmp_path_factory.mktemp("node") / "fixture.json"
     shown = {"trace": dump_trace(lanes, title="t").decode(), "looks": looks, "exactness": EXACTNESS}

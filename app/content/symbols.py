@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One row. ``latex`` and ``meaning`` have formulas between dollar signs."""
+    """One row. ``latex`` and ``meaning`` have formulas between dollar signs; ``engines``, what engines call it, is only
+    in the table."""
 
     latex: str
     meaning: str  # begins with its name and a colon, if it has one
     unit: str
     code: str
     shown: str = ""  # how the page writes it; empty if it doesn't
+    engines: str = ""
     prose: bool = True  # whether that letter in the page's prose means this symbol
 
 
@@ -43,16 +45,14 @@ SYMBOLS = (
     Symbol("TV",
         r"total variation, $\frac{1}{2} \sum_z \lvert p(z) - q(z) \rvert = 1 - \sum_z \min(p(z), q(z))$",
         "–", "–", "TV"),
-    Symbol(r"$\alpha$", "acceptance rate: accepted tokens over tested positions. Engines divide by all "
-        "drafted tokens (vLLM: draft_acceptance_rate, SGLang: spec_accept_rate)", "–", "`Metrics.alpha`", "α"),
-    Symbol(r"$\alpha_j$",
-        "acceptance rate at position $j$, conditional: among the rounds that reached it. vLLM counts joint rates, over "
-        "all drafts (spec_decode_num_accepted_tokens_per_pos)",
-        "–", "`Metrics.alpha_at`, `Choice.alphas`", "α_j"),
-    Symbol(r"$\tau$",
-        "block efficiency: tokens committed per round, the target's own (bonus) included; measured. vLLM: "
-        "mean_acceptance_length, over the rounds that drafted; SGLang: spec_accept_length",
-        "tokens", "`Metrics.tau`", "τ"),
+    Symbol(r"$\alpha$", "acceptance rate: accepted tokens over tested positions", "–", "`Metrics.alpha`", "α",
+        engines="Engines divide by all drafted tokens (vLLM: draft_acceptance_rate, SGLang: spec_accept_rate)"),
+    Symbol(r"$\alpha_j$", "acceptance rate at position $j$, conditional: among the rounds that reached it",
+        "–", "`Metrics.alpha_at`, `Choice.alphas`", "α_j",
+        engines="vLLM counts joint rates, over all drafts (spec_decode_num_accepted_tokens_per_pos)"),
+    Symbol(r"$\tau$", "block efficiency: tokens committed per round, the target's own (bonus) included; measured",
+        "tokens", "`Metrics.tau`", "τ",
+        engines="vLLM: mean_acceptance_length, over the rounds that drafted; SGLang: spec_accept_length"),
     Symbol("$E$", r"the expected value of $\tau$, computed from $\alpha$ or the $\alpha_j$",
         "tokens", "`Choice.tokens`", "E[τ]"),
     Symbol("NFE", "drafter passes (number of function evaluations)", "passes", "`Metrics.nfe`", "NFE"),
@@ -105,6 +105,7 @@ def glossary() -> dict[str, dict[str, str | bool]]:
 
 def table() -> str:
     """The table of docs/theory.md."""
-    rows = [("symbol", "meaning", "unit", "in the code"), *((s.latex, s.meaning, s.unit, s.code) for s in SYMBOLS)]
+    meaning = {s: f"{s.meaning}. {s.engines}" if s.engines else s.meaning for s in SYMBOLS}
+    rows = [("symbol", "meaning", "unit", "in the code"), *((s.latex, meaning[s], s.unit, s.code) for s in SYMBOLS)]
     lines = ["| " + " | ".join(row) + " |\n" for row in rows]
     return "".join([lines[0], "|---|---|---|---|\n", *lines[1:]])

@@ -181,7 +181,8 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         element("button", text="Present to a room", type="button", class_="sd-link sd-workshop-present"),
         class_="sd-workshop-bar",
     )
-    articles = (article(number, lesson) for number, lesson in enumerate(chosen, 1))
+    articles = [*(article(number, lesson) for number, lesson in enumerate(chosen, 1)), closing()]
+    half = len(articles) // 2
     return element(
         "section",
         element("h2", text="Workshop", id="sd-workshop"),
@@ -190,7 +191,9 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         buttons,
         contents(chosen),
         guide() if chosen == WORKSHOP else "",
-        element("div", *articles, closing(), class_="sd-workshop"),
+        element(
+            "div", element("div", *articles[:half]), element("div", *articles[half:]), class_="sd-workshop"
+        ),  # two columns: what opens in one leaves no hole in the other
         class_="sd-chapter",
         data_hide="presenting",
         aria_labelledby="sd-workshop",

@@ -33,6 +33,8 @@ export class Guide {
     this.present = 0; // pages in the room
     /** @type {Element | null} the element that it points at */
     this.spot = null;
+    /** @type {Element | null} the latest one, which the steps after it are about */
+    this.subject = null;
     const shape = { className: 'sd sd-guide', role: 'dialog', tabIndex: -1, hidden: true };
     this.card = make('div', shape, document.body);
     document.addEventListener('keydown', (event) => {
@@ -51,7 +53,7 @@ export class Guide {
   /** @param {Step[]} steps @param {number} [at] the first step to show
    *  @param {Record<number, number | undefined>} [chosen] */
   start(name, steps, at = 0, chosen = {}) {
-    Object.assign(this, { steps, chosen });
+    Object.assign(this, { steps, chosen, subject: null });
     this.card.setAttribute('aria-label', name);
     return this.go(at);
   }
@@ -65,6 +67,7 @@ export class Guide {
     Object.assign(this, { at, open: !this.room && !this.led, votes: null });
     this.card.hidden = false;
     this.draw();
+    this.card.scrollTop = 0;
     const next = /** @type {HTMLButtonElement | null} */ (
       this.card.querySelector('.sd-guide-next:enabled')
     );
@@ -72,19 +75,24 @@ export class Guide {
     const target = (await this.steps[at].show?.()) ?? null;
     if (this.at !== at) return;
     this.point(target);
+    this.subject = target ?? this.subject;
     this.look();
     this.call.moved(at);
   }
 
-  /** Scroll the element that the step points at into the space above the card. */
+  /** Scroll what the step is about into the space above the card; what is too high for it, from its
+   *  tiles or its plot on. */
   look() {
-    const { spot, card } = this;
-    if (!spot) return;
+    const { card } = this;
+    const subject = this.room ? this.spot : this.subject; // elsewhere the room's card covers all
+    if (!subject) return;
     const { top } = card.getBoundingClientRect();
+    const high = subject.getBoundingClientRect().height > top;
+    const part = high ? subject.querySelector('.sd-stage-prompt, .sd-plot') : null;
     const { style } = document.documentElement;
-    style.scrollPaddingBottom = `${Math.max(0, window.innerHeight - top + 8)}px`;
-    spot.scrollIntoView({ block: spot.getBoundingClientRect().height < top ? 'center' : 'start' });
-    style.scrollPaddingBottom = '';
+    style.scrollPadding = `8px 0 ${Math.max(0, window.innerHeight - top + 8)}px`;
+    (part ?? subject).scrollIntoView({ block: high ? 'start' : 'center' });
+    style.scrollPadding = '';
   }
 
   /** Draw the step, without what is still hidden. */
@@ -110,6 +118,7 @@ export class Guide {
     this.chosen[this.at] = option;
     this.call.answered(this.at, option);
     this.draw();
+    this.card.querySelector('.sd-guide-verdict')?.scrollIntoView({ block: 'nearest' });
   }
 
   /** Whether the step hides something. */
@@ -133,10 +142,14 @@ export class Guide {
     this.spot = target;
   }
 
-  end(onward = false) {
+  close() {
     this.at = -1;
     this.card.hidden = true;
     this.point(null);
+  }
+
+  end(onward = false) {
+    this.close();
     this.call.ended(onward);
   }
 }

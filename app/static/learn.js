@@ -10,7 +10,7 @@ import { keep, recallValue } from './storage.js';
 import { linkQuery, PARTS, stepsOf } from './lesson_steps.js';
 import { readMoment } from './state/moment.js';
 import { address } from './views/link.js';
-import { openTab } from './page.js';
+import { beginEntry, openTab, register, updateEntry } from './page.js';
 import { seated, send } from './room.js';
 
 /** @typedef {import('./state/events.d.ts').Lesson & {truth: string, round: number}} Lesson `truth`:
@@ -25,6 +25,7 @@ const KEPT = seated
   ? [`specdiff-lessons-${seated}`, 'sessionStorage']
   : ['specdiff-lessons', 'localStorage'];
 const CHECK = PARTS.length - 1;
+const CLOSED = { name: '', at: -1 };
 
 export class Learn {
   /** @param {HTMLElement} root @param {Options} options */
@@ -37,6 +38,7 @@ export class Learn {
     this.answers = recallValue(KEPT[0], {}, KEPT[1]);
     /** @type {Lesson | null} */
     this.lesson = null;
+    this.place = CLOSED; // the lesson and its step, for the browser's history
     this.guide = new Guide({
       answered: (at, option) => this.answered(at, option),
       moved: (at) => this.moved(at),
@@ -89,10 +91,32 @@ export class Learn {
     this.guide.draw();
   }
 
-  /** Put the step into the address: a reload goes on here. A presentation has its own address.
-   *  @param {number} at */
+  /** Put the step into the address and the browser's history: a reload goes on here, and Back returns.
+   *  A presentation has its own address. @param {number} at */
   moved(at) {
-    if (this.lesson && !this.guide.room) address(this.query(this.lesson, at).toString());
+    const { guide, lesson, place } = this;
+    if (!lesson || guide.room) return;
+    const query = this.query(lesson, at).toString();
+    const walked = place.name === lesson.name && place.at === at; // by the browser, or from a link
+    this.place = { name: lesson.name, at };
+    if (walked || seated) {
+      address(query);
+      updateEntry();
+    } else beginEntry(query);
+  }
+
+  /** Show the lesson and the step of an entry of the browser's history, or none.
+   *  @param {Learn['place']} place */
+  restore({ name, at }) {
+    const lesson = this.lessons.find((one) => one.name === name);
+    if (this.guide.room || seated) return;
+    this.place = { name, at };
+    if (lesson) this.start(lesson, at);
+    else {
+      this.guide.close();
+      this.exhibit.leave();
+      this.draw();
+    }
   }
 
   /** The lessons to take, and the summary. @returns {Lesson[]} */
@@ -106,7 +130,7 @@ export class Learn {
     if (!query.has('lesson')) return;
     const lesson = this.lessons.find(({ name }) => name === query.get('lesson'));
     const step = Number(query.get('step'));
-    const at = Number.isInteger(step) && step >= 1 && step <= PARTS.length ? step - 1 : -1;
+    const at = Number.isInteger(step) && step >= 1 && step <= PARTS.length ? step - 1 : 0;
     if (lesson && !this.path.includes(lesson)) {
       this.core = false;
       this.draw();
@@ -115,10 +139,8 @@ export class Learn {
     this.exhibit.linked = { lesson, moment: readMoment(location.search) };
     if (lesson) document.getElementById(`lesson-${lesson.name}`)?.scrollIntoView();
     if (query.get('present') === '1') {
-      this.presenter.start(lesson ? this.path.indexOf(lesson) : 0, Math.max(0, at));
-    } else if (lesson && at >= 0) {
-      this.start(lesson, this.answers[lesson.name]?.guess === undefined ? 0 : at); // first a guess
-    }
+      this.presenter.start(lesson ? this.path.indexOf(lesson) : 0, at);
+    } else if (lesson) this.restore({ name: lesson.name, at });
   }
 
   /** @param {Answered} given @param {string} [name] of the lesson */
@@ -180,7 +202,9 @@ export class Learn {
     const { lesson } = this;
     this.exhibit.leave();
     openTab('learn');
+    this.place = CLOSED;
     if (!this.guide.room) address(`tab=learn${this.core ? '&path=core' : ''}`);
+    updateEntry();
     this.follower.leave();
     this.draw();
     if (!lesson) return;
@@ -194,5 +218,12 @@ export class Learn {
 export function mount(element, gradio, options) {
   setSymbols(options.symbols);
   gloss(element);
-  new Learn(element, options);
+  const learn = new Learn(element, options);
+  register('learn', {
+    root: element,
+    get place() {
+      return learn.place;
+    },
+    restore: (place) => learn.restore(place),
+  });
 }

@@ -11,6 +11,7 @@ import { until } from './views/dom.js';
 /** @import { Lesson } from './learn.js' */
 /** @import { LessonTab } from './page.js' */
 /** @import { Moment } from './state/moment.js' */
+/** @import { Run } from './state/findings.js' */
 /** @import { Watch } from './state/events.d.ts' */
 
 /** The tab that a lesson points at. @param {Watch} watch */
@@ -49,31 +50,33 @@ export class LessonExhibit {
   }
 
   /** Show the findings, and offer to run what a lesson shows. A room only watches the recording.
-   *  @param {Lesson} lesson @param {LessonTab} tab */
-  offer(lesson, tab) {
+   *  @param {Lesson} lesson @param {LessonTab} tab @param {Run[]} [own] run that the lesson began */
+  offer(lesson, tab, own = []) {
     const { watch } = lesson;
     const can = (watch.trace || Object.keys(watch.query).length > 0) && !this.guide.room &&
       canRun();
     const run = async () => {
       const { spot } = this.guide;
       const back = () => spot === this.guide.spot && this.guide.look(); // a run scrolls away
+      const [before] = page.runs;
       await tab.run(lesson);
       let words = '';
       await until(() => {
         const status = tab.progress();
-        if (words !== status.words) {
-          this.say(html`<p class="sd-sub" aria-live="off">${status.words}</p>`);
+        const now = status.words || 'Running…';
+        if (words !== now) {
+          this.say(html`<p class="sd-sub" aria-live="off">${now}</p>`);
           back();
         }
-        words = status.words;
+        words = now;
         return status.over;
       }, Infinity);
-      if (watch.trace) this.say(null);
-      else this.offer(lesson, tab);
+      const own = page.runs.slice(0, watch.trace && page.runs[0] !== before ? 1 : 0);
+      this.offer(lesson, tab, own);
       back();
     };
     this.say([
-      paragraphs(tab.findings(lesson)),
+      paragraphs([...tab.findings(lesson), ...proven(lesson.name, own)]),
       can && html`<button type="button" class="sd-link" onclick=${run}>Run it here</button>`,
     ]);
   }

@@ -112,13 +112,20 @@ export function openTab(name) {
 /** What a tab does for lessons, if it was opened. @param {string} name */
 export const lessonTab = (name) => page.tabs[name]?.lesson;
 
-/** Open a tab for a lesson; null if it doesn't appear. @param {TabName} name */
-export function openLessonTab(name) {
+/** Open a tab without an entry of the browser's history. @param {TabName} name */
+function showTab(name) {
+  walking = true;
   openTab(name);
+  walking = false;
+}
+
+/** Open a tab for a lesson, whose steps have entries; null if it doesn't appear. @param {TabName} name */
+export function openLessonTab(name) {
+  showTab(name);
   return until(() => lessonTab(name));
 }
 
-// ---- Back and Forward walk through tabs, questions, recordings and runs ----
+// ---- Back and Forward walk through tabs, questions, recordings, runs and the steps of lessons ----
 
 // the visitor's run that the address named last
 let run = new URLSearchParams(location.search).get('run');
@@ -159,9 +166,7 @@ addEventListener('click', ({ target }) => {
 addEventListener('popstate', ({ state }) => {
   if (!state?.tab) return; // a link within the page
   if (state.run !== run) return location.reload();
-  walking = true;
-  openTab(state.tab);
-  walking = false;
+  showTab(state.tab);
   for (const { name, place } of state.places) {
     const tab = page.tabs[name];
     if (place && JSON.stringify(place) !== JSON.stringify(tab?.place)) tab?.restore?.(place);

@@ -117,7 +117,7 @@ export class PlaybackControls {
   describe(scene) {
     if (this.speaks) {
       const { game } = this.study;
-      const result = scene.over ? Object.values(leadOf(scene)).join('') : '';
+      const result = scene.over ? leadOf(scene).after : '';
       this.voice = game?.words(wordsOf(game.lane)) ??
         [sentenceOf(scene), result].filter(Boolean).join(' ');
     }

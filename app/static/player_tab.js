@@ -98,11 +98,12 @@ export class PlayerTab {
 
   restore = this.showRecording;
 
-  /** On a phone, scroll to a race that has taken the stage. */
+  /** On a phone, scroll to a race that begins: in Live to the stage, in Race to the lanes. */
   raceBegan() {
     if (this.frames.awake && window.matchMedia('(max-width: 700px)').matches) {
       this.draw();
-      this.root.querySelector('.sd-lanes')?.scrollIntoView({ block: 'start' });
+      const lanes = this.options.tabName === 'race' && this.root.querySelector('.sd-lanes');
+      (lanes || document.querySelector('.sd-stage'))?.scrollIntoView({ block: 'start' });
     }
   }
 

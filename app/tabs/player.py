@@ -32,6 +32,7 @@ def player_options(tab: str, recorded: list[dict[str, Any]]) -> dict[str, Any]:
     methods = {
         method.name: {
             "label": method.label,
+            "short": method.short,
             "about": "; ".join(f"{paper.title} {paper.arxiv}".strip() for paper in method.papers),
             "colour": method.colour,
             "mark": method.mark,

@@ -155,9 +155,18 @@ test('the form of a race starts it with the Enter key, and takes examples, prese
   assert.match(page.textContent, /half of it.*1 more pair.*pairs/s);
   assert.ok(button('Get it').attributes.hidden);
   const dares = [['Noise', { prompt: 'qzx' }]];
-  draw({ form: new RunSettings({ ...options, dares }), going: true });
+  const daring = new RunSettings({ ...options, dares });
+  draw({ form: daring, going: true });
+  for (const words of ['Race', 'Noise']) {
+    assert.equal(button(words).attributes['aria-disabled'], 'true', words);
+    assert.ok(button(words).attributes.title, 'why');
+  }
   await button('Noise').fire('click');
-  assert.deepEqual(called, ['run']);
+  assert.deepEqual([called, daring.values().prompt], [[], 'Once'], 'a run is under way');
+  draw({ form: daring });
+  assert.equal(button('Race').attributes['aria-disabled'], undefined);
+  await button('Noise').fire('click');
+  assert.deepEqual([called, daring.values().prompt], [['run'], 'qzx']);
 });
 
 test('a text that is filled in replaces the fields that it names', () => {

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { exactness, looks, make, trace } from './fixture.mjs';
 import { numbers, outcome, sameText, verdict } from '../../app/static/state/headline.js';
-import { leadWords } from '../../app/static/state/lead.js';
+import { leadOf, leadWords } from '../../app/static/state/lead.js';
 import { whySlow } from '../../app/static/state/slow.js';
 import { buildLane } from '../../app/static/state/lane.js';
 import { stateAt } from '../../app/static/state/progress.js';
@@ -80,6 +80,17 @@ test('the first sentence keeps its numbers for the end, and leaves out a time th
     !many.before.includes('EAGLE') && many.after.includes('EAGLE'),
     'the winner is not named before the end',
   );
+  const named = { drafted: { label: 'Markov head (DSpark)', short: 'DSpark' } };
+  const stage = {
+    first: 'drafted',
+    names: ['vanilla', 'drafted', 'absent'],
+    lanes: { ...lanes, absent: null },
+    baseline: 'vanilla',
+    named,
+    disturbed: () => [],
+  };
+  assert.match(leadOf({ stage }).after, /DSpark/);
+  assert.doesNotMatch(leadOf({ stage }).after, /Markov/, 'the table has the long name');
   const beside = leadWords(drafted, vanilla, 'EAGLE', 6, true, ['tiny, served at host:1']).before;
   assert.match(beside, /^5 lanes .*same target model, .*its own: tiny, served at host:1/);
   assert.deepEqual(leadWords(without(drafted), vanilla, 'A drafter', 2, true), {});

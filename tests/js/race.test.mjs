@@ -166,20 +166,11 @@ test('in a race of two, stepping goes on through what the slower lane has left, 
   assert.equal(stateAt(vanilla, after[after.length - 1].n).tokens.length, 40);
 });
 
-test('labels of lines stand apart: the runners side by side, the finished in a stack without crossing', () => {
-  const running = labelHeights(
-    [10, 11, 40].map((y) => ({ x: 1, y, done: false, left: false })),
-    40,
-    3,
-  );
-  const sorted = [...running].sort((a, b) => a - b);
-  assert.ok(
-    sorted.every((height, i) => !i || height - sorted[i - 1] >= 3 - 1e-9) && sorted[2] <= 40,
-  );
-  const done = labelHeights(
-    [8, 1, 6, 2].map((x) => ({ x, y: 40, done: true, left: x > 5 })),
-    40,
-    3,
-  );
-  assert.deepEqual(done, [46, 52, 43, 49], 'a later leader rises beside earlier labels');
+test('labels of lines stand apart, in the order of their lines, and the first to finish is the highest', () => {
+  const running = labelHeights([10, 11, 40].map((y) => ({ x: 1, y })), 3);
+  assert.deepEqual(running, [8, 11, 40]);
+  const begun = labelHeights([0, 1, 0].map((y) => ({ x: 1, y })), 3);
+  assert.deepEqual([...begun].sort((a, b) => a - b), [0, 3, 6], 'none is below the axis');
+  assert.equal(begun[1], 6);
+  assert.deepEqual(labelHeights([8, 1, 6].map((x) => ({ x, y: 40 })), 3), [34, 40, 37]);
 });

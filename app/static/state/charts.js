@@ -10,27 +10,37 @@ import { piece } from './detokenize.js';
 /** Escape a label: Plotly interprets markup, and a lane's name may be foreign. */
 const escaped = (words) => words.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 
-/** Round tick values up to the longest text; the space for labels above it has none. */
+/** Round tick values up to the longest text. */
 function ticks(most) {
   const step = [1, 2, 5, 10, 20, 25, 50, 100, 200].find((value) => most / value <= 6) || 100;
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
 }
 
-/** Tokens over decode time of all lanes, up to now: colour, dash, mark and a label on each line.
+const MOST_LETTERS = 20; // of a label
+
+/** Tokens over decode time of all lanes, up to now: colour, dash and mark, and labels in the margin.
  *  @param {Scene} scene @returns {Partial<Figure>} */
 export function tokensFigure({ names, named, states, clocks, duration, total, selected }) {
   const most = Math.max(1, total);
-  const gap = most * 0.075;
   const drawn = names.flatMap((name) => { // leaves out lanes that failed before their first token
     const [state, clock, look] = [states[name], clocks[name], named[name]];
     if (!state || !clock || !look || (clock.done && !state.tokens.length)) return [];
     const [colour, label] = [`@${look.colour}`, escaped(look.label)];
-    const [x, y] = [clock.seconds, state.points.at(-1)?.total ?? 0];
-    const end = { x, y, done: clock.done, left: x > 0.55 * duration };
-    return [{ name, look, colour, label, points: state.points, end }];
+    const { short } = look;
+    const cut = short.length > MOST_LETTERS ? `${short.slice(0, MOST_LETTERS - 1)}…` : short;
+    const end = { x: clock.seconds, y: state.points.at(-1)?.total ?? 0 };
+    return [{
+      name,
+      look,
+      colour,
+      label,
+      words: `${look.glyph} ${cut}`,
+      points: state.points,
+      end,
+    }];
   });
   if (!drawn.length) return { empty: 'A line appears for each lane once it has tokens.' };
-  const heights = labelHeights(drawn.map(({ end }) => end), most, gap);
+  const heights = labelHeights(drawn.map(({ end }) => end), most * 0.075);
   return {
     data: drawn.map(({ name, look, colour, label, points, end }) => ({
       x: [...points.map(({ t }) => t), end.x],
@@ -48,28 +58,17 @@ export function tokensFigure({ names, named, states, clocks, duration, total, se
       hovertemplate: `${label}: %{y} tokens at %{x:.4f} s<extra></extra>`,
     })),
     layout: {
-      xaxis: { title: 'decode time, s', range: [0, duration * 1.04 || 1] },
-      yaxis: {
-        title: 'tokens',
-        range: [0, most + gap * (names.length + 1)],
-        tickvals: ticks(most),
-      },
-      annotations: drawn.map(({ colour, label, end: { x, y, left } }, i) => ({
-        x,
-        y,
-        ax: x,
-        ay: heights[i],
-        axref: 'x',
-        ayref: 'y',
-        text: label,
-        showarrow: true,
-        arrowhead: 0,
-        arrowwidth: 1,
-        arrowcolor: colour,
+      margin: { r: 10 + 6.5 * Math.max(...drawn.map(({ words }) => words.length)) },
+      xaxis: { title: 'decode time, s', range: [0, duration * 1.02 || 1] },
+      yaxis: { title: 'tokens', range: [0, most * 1.04], tickvals: ticks(most) },
+      annotations: drawn.map(({ colour, words }, i) => ({
+        x: 1,
+        xref: 'paper',
+        xanchor: 'left',
+        y: heights[i],
+        text: escaped(words),
+        showarrow: false,
         font: { size: 11.5, color: colour },
-        bgcolor: '@card',
-        borderpad: 1,
-        xanchor: left ? 'right' : 'left',
       })),
     },
   };

@@ -9,8 +9,8 @@ import { serverModels } from './report.js';
 /** @import { Lane } from './lane.js' */
 /** @import { Scene } from './stage.js' */
 
-/** A sentence with the measured numbers, in two parts: shown before the replay, and only after it;
- *  empty if the lanes cannot be compared.
+/** A sentence on a race, and at its end another with the measured numbers; none if the lanes cannot
+ *  be compared.
  *  @param {Lane | null} drafted @param {Lane | null} vanilla @param {string} who drafts
  *  @param {number} count of lanes @param {boolean} trusted whether the clock is
  *  @param {string[]} servers among the lanes: what each says about its model
@@ -22,8 +22,9 @@ export function leadWords(drafted, vanilla, who, count, trusted, servers = []) {
   if (isServed(drafted)) {
     return {
       before: `${who} answers over the network.`,
-      after: ` It wrote ${plural(tokens, 'token')} in ${seconds(drafted.duration)} s. It ` +
-        `reports: ${quotedWords(drafted.finished?.quoted ?? null)}.`,
+      after:
+        `${who} wrote ${plural(tokens, 'token')} in ${seconds(drafted.duration)} s, over the ` +
+        `network. It reports: ${quotedWords(drafted.finished?.quoted ?? null)}.`,
     };
   }
   const same = firstDifference(drafted.ids, vanilla.ids) < 0;
@@ -47,11 +48,10 @@ export function leadWords(drafted, vanilla, who, count, trusted, servers = []) {
       : one === servers.at(-1)
       ? `, and an attached server with its own: ${one}`
       : `, and ${servers.length} attached servers with their own: ${servers.join('; ')}`;
-    return {
-      before: `${count - servers.length} lanes answer the same prompt with the same target ` +
-        `model${own}.`,
-      after: ` ${trusted ? 'First' : 'Fewest target passes'}: ${who}, ${numbers}`,
-    };
+    const before = `${count - servers.length} lanes answer the same prompt with the same target ` +
+      `model${own}.`;
+    const after = `${trusted ? 'First' : 'Fewest target passes'}: ${who}, ${numbers}`;
+    return { before, after: one ? `${before} ${after}` : after };
   }
   const most = (/** @type {(round: Lane['rounds'][0]) => number | undefined} */ of) =>
     Math.max(0, ...drafted.rounds.map((round) => of(round) ?? 0));
@@ -63,13 +63,11 @@ export function leadWords(drafted, vanilla, who, count, trusted, servers = []) {
     : nodes
     ? `trees of up to ${plural(nodes, 'token')}`
     : `up to ${ahead} ahead`;
-  return {
-    before: `${who} guesses ${guesses}, and the target model checks them in one pass`,
-    after: `: ${numbers}`,
-  };
+  const before = `${who} guesses ${guesses}, and the target model checks them in one pass`;
+  return { before: `${before}.`, after: `${before}: ${numbers}` };
 }
 
-/** A sentence on the race, and its result. @param {Scene} scene
+/** A sentence on the race, and another with its result. @param {Scene} scene
  *  @returns {ReturnType<typeof leadWords> | {before: '', after: ''}} */
 export function leadOf({ stage }) {
   const { first, names, lanes, baseline, named } = stage;
@@ -77,7 +75,7 @@ export function leadOf({ stage }) {
     ? ''
     : names.length <= 2 && first === DRAFTED
     ? 'A drafter'
-    : named[first].label;
+    : named[first].short;
   const [lane, base] = [lanes[first ?? ''], lanes[baseline ?? ''] ?? null];
   const servers = serverModels(lanes);
   return lane && first !== baseline

@@ -3,7 +3,7 @@
 
 /** @import { Lanes } from './race.js' */
 
-/** @typedef {{label: string, about: string, colour: string, mark: string}} Method
+/** @typedef {{label: string, short: string, about: string, colour: string, mark: string}} Method
  *  one record of specdiff_core/schema/methods.py */
 /** @typedef {{methods: Record<string, Method>, glyphs: Record<string, string>,
  *  dashes: Record<string, string>}} Looks from the server: by method, by symbol of Plotly's, and by
@@ -24,7 +24,13 @@ export function useOf(config) {
 }
 
 /** The drafted lane of a race of two, whose method has no name. @type {Method} */
-const DRAFTED = { label: 'With drafts', about: '', colour: 'lane-1', mark: 'circle' };
+const DRAFTED = {
+  label: 'With drafts',
+  short: 'With drafts',
+  about: '',
+  colour: 'lane-1',
+  mark: 'circle',
+};
 
 /** The colours and marks that no method has. @param {Pick<Looks, 'methods' | 'glyphs'>} looks */
 export function spare({ methods, glyphs }) {
@@ -52,16 +58,17 @@ export function nameLanes(names, lanes, baseline, looks, labels) {
     const method = Object.hasOwn(methods, key) ? methods[key] : null;
     const config = lanes[name]?.header?.config ?? null;
     const label = words?.label ?? method?.label ?? name.replaceAll('_', ' ');
+    const short = (!words && method?.short) || label;
     const about = (!words && method?.about) || '';
     if (name === baseline) {
       const style = { colour: 'target', mark: 'x', glyph: glyphs['line-ns'], dash: 'dot' };
-      return [name, { label, about, ...style }];
+      return [name, { label, short, about, ...style }];
     }
     const preferred = method ?? free(next++);
     const style = taken.has(`${preferred.mark} ${preferred.colour}`) ? free(next++) : preferred;
     taken.add(`${style.mark} ${style.colour}`);
     const use = useOf(config);
     const dash = Object.hasOwn(dashes, use) ? dashes[use] : OTHER_DASH;
-    return [name, { ...style, label, about, glyph: glyphs[style.mark], dash }];
+    return [name, { ...style, label, short, about, glyph: glyphs[style.mark], dash }];
   }));
 }

@@ -84,28 +84,20 @@ export function rowAt(lanes, states, name, baseline, t, total) {
 }
 
 /**
- * Heights of the labels of lines that end at `ends`, in units of y, on an axis up to `most`. Labels
- * of running lanes stay at their lines, at least `gap` apart; those of finished lanes are stacked
- * above the plot so that no leader crosses a label: labels that end at their line (`left`) with the
- * first lowest, and above them those that begin there, with the first highest.
- * @param {{x: number, y: number, done: boolean, left: boolean}[]} ends
- * @param {number} most @param {number} gap
+ * Heights of labels beside a plot, near the ends of their lines and at least `gap` apart; of lines that
+ * end equally high, the one that got there first has the highest label.
+ * @param {{x: number, y: number}[]} ends @param {number} gap
  */
-export function labelHeights(ends, most, gap) {
-  const heights = ends.map((end) => end.y);
-  const running = ends.map((_, i) => i).filter((i) => !ends[i].done).sort((a, b) =>
-    ends[a].y - ends[b].y
+export function labelHeights(ends, gap) {
+  const order = ends.map((_, i) => i).sort((a, b) =>
+    ends[b].y - ends[a].y || ends[a].x - ends[b].x
   );
-  running.forEach((i, k) => {
-    if (k) heights[i] = Math.max(heights[i], heights[running[k - 1]] + gap);
+  const heights = ends.map(({ y }) => y);
+  order.forEach((i, k) => {
+    heights[i] = Math.min(heights[i], k ? heights[order[k - 1]] - gap : Infinity);
   });
-  const over = running.length ? heights[running[running.length - 1]] - most : 0;
-  if (over > 0) { for (const i of running) heights[i] -= over; // down again, all together
-   }
-  const order = (i) => ends[i].left ? ends[i].x : 1e9 - ends[i].x;
-  const finished = ends.map((_, i) => i).filter((i) => ends[i].done);
-  finished.sort((a, b) => order(a) - order(b)).forEach((i, k) => {
-    heights[i] = most + gap * (k + 1);
+  order.reverse().forEach((i, k) => { // up again, from below the axis
+    heights[i] = Math.max(heights[i], k * gap);
   });
   return heights;
 }

@@ -86,7 +86,9 @@ function Origin({ answer, weights, save }) {
         `}</span></header>
       <${Facts} all=${originOf(answer).map(([name, value]) => [
         name,
-        name === 'command' ? html`<code>${value}</code>` : value,
+        name === 'command'
+          ? html`<details><summary>Show the command</summary><code>${value}</code></details>`
+          : value,
       ])} />
     </section>
   `;

@@ -63,6 +63,7 @@ export function styledFigure(
     ...Object.fromEntries(axes.map((name) => [name, styled(given[name])])),
     margin: {
       ...LAYOUT.margin,
+      ...given.margin,
       ...(given.showlegend && { t: 12 }),
       ...(given.yaxis2 && { r: 48 }),
     },

@@ -7,6 +7,10 @@ import { plural } from '../state/format.js';
 /** @import { RunSettings } from '../state/run_settings.js' */
 
 const FIRST = ['pair', 'prompt']; // fields beside the button
+const GOING = {
+  'aria-disabled': 'true',
+  title: 'A run is under way. To start another, press Stop.',
+};
 
 /**
  * @typedef {object} Props
@@ -30,7 +34,9 @@ export function RunForm({ prefix, form, own, model, going, act }) {
   const first = FIRST.map((name) => form.fields.find((field) => field.name === name));
   const tries = dares ?? form.examples;
   const legend = dares ? 'Make it lose' : 'Examples';
+  const waits = going ? GOING : {}; // not disabled: the focus stays
   const choose = (/** @type {Record<string, unknown>} */ values) => {
+    if (dares && going) return;
     form.fill(values);
     if (dares) act.run();
   };
@@ -49,14 +55,18 @@ export function RunForm({ prefix, form, own, model, going, act }) {
           <${FormField} form=${form} field=${field} prefix=${prefix} enter=${act.run} />
         `
       )}
-        <button type="button" class="sd-run" id="${prefix}-run" onclick=${act.run}>${run}</button>
+        <button type="button" class="sd-run" id="${prefix}-run" onclick=${act
+          .run} ...${waits}>${run}</button>
         <button type="button" class="sd-stop" hidden=${!going} onclick=${act
           .stop}>Stop</button></div>
       <div class="sd-controls-tries">
         <div class="sd-choices" role="group" aria-label=${legend}><span
           class="sd-sub">${legend}</span>
           ${tries.map(([words, values]) =>
-            html`<button type="button" onclick=${() => choose(values)}>${words}</button>`
+            html`
+              <button type="button" onclick=${() => choose(values)}
+                ...${dares && waits}>${words}</button>
+            `
           )}</div>
         <details id="${prefix}-drawer" ontoggle=${({ target }) => target.open && act.offerPairs()}>
           <summary>${drawer}</summary>

@@ -25,13 +25,15 @@ const TOGETHER = ['recording', 'run', 'kept', 'stopped', 'failed']; // this lab'
 const LINKED = 'A link that opens this run, paused at this step.';
 const PHASES = ['prefill', 'draft', 'score', 'verify', 'other'];
 
-/** The first sentence; its result is hidden until the replay ends.
+/** The first sentence, and in its place, when the replay ends, its result. Both keep their room.
  *  @param {{scene: Scene}} props */
 export function LeadSentence({ scene }) {
   const { before, after } = leadOf(scene);
-  const style = { visibility: scene.over ? 'visible' : 'hidden' };
-  const result = after && html`<span style=${style}>${after}</span>`;
-  return html`<p class="sd-source-lead" data-hide="presenting">${before}${result}</p>`;
+  const part = (words, shown) =>
+    words && html`<span style=${{ visibility: shown ? 'visible' : 'hidden' }}>${words}</span>`;
+  return html`<p class="sd-source-lead" data-hide="presenting">${part(before, !scene.over)}${
+    part(after, scene.over)
+  }</p>`;
 }
 
 /** @param {{lanes: Lanes, title: string, together: boolean}} props */

@@ -15,13 +15,13 @@ const SHOWN = { ArrowRight: '→', Escape: 'Esc' };
 
 /** @extends {View<Props, {}>} */
 export class Judge extends View {
-  /** Keep the text and the buttons in view, and the focus here. @override */
+  /** Keep it in view, above all the text and the buttons, and the focus here. @override */
   drawn() {
     if (this.seen === this.props.game.key) return;
     this.seen = this.props.game.key;
     if (!document.activeElement?.closest('.sd-verifier')) this.base.focus({ preventScroll: true });
-    for (const part of ['text', 'keys']) {
-      this.base.querySelector(`.sd-verifier-${part}`)?.scrollIntoView({ block: 'nearest' });
+    for (const part of [this.base, ...this.base.querySelectorAll('[class^=sd-verifier-]')]) {
+      part.scrollIntoView({ block: 'nearest' });
     }
   }
 
@@ -49,8 +49,8 @@ export class Judge extends View {
           : html`<b>${game.agreement}</b> ${glossed(game.verdict(word))}`}</p>
         <div class="sd-verifier-keys">${answer === null
           ? [
-            button('✓ Keep', 'A', () => act.judge(true)),
-            button('✕ Replace', 'R', () => act.judge(false)),
+            button('✓ Accept', 'A', () => act.judge(true)),
+            button('✕ Reject', 'R', () => act.judge(false)),
           ]
           : [
             button(last ? 'Next round' : 'Next token', 'ArrowRight', () => act.judgeNext()),

@@ -27,6 +27,7 @@ const PHASES = {
 const FOLDED =
   'Shows the first branch, the branches on the target’s path, the draft that it chose, and ' +
   'the longest branches.';
+const TURN = 'Your turn: would the big model write this?';
 const KEY = [['sd-cell-fresh', 'revealed now, shade: confidence'], ['sd-cell-kept', 'known'], [
   'sd-cell-mask',
   'mask or cut',
@@ -59,7 +60,7 @@ export class DraftWindow extends Component {
     const { lane } = scene;
     const { game, pinned } = study;
     const round = game ? game.judgedView : scene.view;
-    const phase = scene.view?.phase ?? 'draft';
+    const phase = game ? 'verify' : scene.view?.phase ?? 'draft';
     const older = game ? '' : scene.shown.older;
     const drawn = lane?.header && round?.size ? round : null;
     const count = drawn ? countOf(drawn) : 0;
@@ -82,7 +83,9 @@ export class DraftWindow extends Component {
                 html`<${Link} name="verify" act=${() => study.verify()}>Be the big model<//>`}
               <${Phases} round=${drawn} phase=${phase} /></header>
             <${Rounds} scene=${scene} jump=${jump} closed=${game?.view.round ?? Infinity} />
-            <p class="sd-window-sentence">${sentenceOf(scene)}</p>
+            <p class="sd-window-sentence">${game
+              ? game.answer === null && TURN
+              : sentenceOf(scene)}</p>
             ${drawn && html`
               <${Grid} pin=${(of, at, place) =>
                 study.pin(of, at, place)} lane=${lane} round=${drawn} moment=${scene.moment +
