@@ -97,10 +97,7 @@ export const OPENS = /** @type {Record<string, string | null>} */ ({
  tab: null,
  methods: "race",
 });
-<<<<<<< ours
 export const LIVE_LANES = /** @type {string[]} */ (["vanilla", "drafted"]);
-=======
->>>>>>> theirs
 export const OWN_TARGETS = /** @type {Record<string, string>} */ ({
  embedded: "Llama-Tales",
 });
