@@ -236,8 +236,9 @@ def test_a_broken_drafter_and_broken_weights_are_named(detail: bool) -> None:
             return Draft.empty()
 
     for broken in (Wrong(), Wide()):
-        with pytest.raises(DraftContractError):
+        with pytest.raises(DraftContractError) as caught:
             decoded(DecodeConfig(), drafter=broken, detail=detail)
+        assert caught.value.hint
     with pytest.raises(SpecDiffError, match="not numbers"):
         decoded(DecodeConfig(), target=FakeTarget(lambda ids: torch.full((12,), torch.nan)))
 
