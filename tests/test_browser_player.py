@@ -207,7 +207,7 @@ def test_where_threads_waited_passes_count_and_one_thread_is_offered(page: Any) 
     run(page, "live", "A crowded run")
     assert "0.90" in player.locator(".sd-busy-machine").inner_text()
     passes, base = (
-        int(re.search(r"\d+", player.locator(f".sd-hero-speed{part}").inner_text())[0]) for part in ("", "-words")
+        int(re.search(r"\d+", player.locator(f".sd-hero-{part}").inner_text())[0]) for part in ("speed", "words")
     )
     assert base == 96 and 1 < passes < 96
     page.click("#live-stage .sd-source button.sd-link")

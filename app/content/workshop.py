@@ -182,7 +182,7 @@ def section(chosen: Sequence[Lesson] = WORKSHOP) -> str:
         class_="sd-workshop-bar",
     )
     articles = [*(article(number, lesson) for number, lesson in enumerate(chosen, 1)), closing()]
-    half = len(articles) // 2
+    half = (len(articles) + 1) // 2
     return element(
         "section",
         element("h2", text="Workshop", id="sd-workshop"),

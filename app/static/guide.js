@@ -9,8 +9,9 @@ import { make } from './views/dom.js';
 /** @import { Step } from './views/guide.js' */
 
 /** @typedef {object} Calls
- * @property {(at: number, option: number) => void} answered @property {(at: number) => void} moved when
- *  a step is shown @property {(onward: boolean) => void} ended with whether to go on to the next lesson */
+ * @property {(at: number, option: number) => void} answered @property {(at: number) => void} moves to
+ *  a step @property {(at: number) => void} moved when what it points at is shown
+ * @property {(onward: boolean) => void} ended with whether to go on to the next lesson */
 
 export class Guide {
   /** @param {Calls} call */
@@ -68,6 +69,7 @@ export class Guide {
     this.card.hidden = false;
     this.draw();
     this.card.scrollTop = 0;
+    this.call.moves(at);
     const next = /** @type {HTMLButtonElement | null} */ (
       this.card.querySelector('.sd-guide-next:enabled')
     );

@@ -41,6 +41,7 @@ export class Learn {
     this.place = CLOSED; // the lesson and its step, for the browser's history
     this.guide = new Guide({
       answered: (at, option) => this.answered(at, option),
+      moves: (at) => this.moves(at),
       moved: (at) => this.moved(at),
       ended: (onward) => this.ended(onward),
     });
@@ -91,18 +92,21 @@ export class Learn {
     this.guide.draw();
   }
 
-  /** Put the step into the address and the browser's history: a reload goes on here, and Back returns.
-   *  A presentation has its own address. @param {number} at */
-  moved(at) {
+  /** Begin an entry of the browser's history, unless the step is that of the current one.
+   *  @param {number} at */
+  moves(at) {
     const { guide, lesson, place } = this;
-    if (!lesson || guide.room) return;
-    const query = this.query(lesson, at).toString();
-    const walked = place.name === lesson.name && place.at === at; // by the browser, or from a link
+    if (!lesson || guide.room || seated || (place.name === lesson.name && place.at === at)) return;
     this.place = { name: lesson.name, at };
-    if (walked || seated) {
-      address(query);
-      updateEntry();
-    } else beginEntry(query);
+    beginEntry(`lesson=${lesson.name}&step=${at + 1}`);
+  }
+
+  /** Put the step into the address: a reload goes on here. A presentation has its own address.
+   *  @param {number} at */
+  moved(at) {
+    if (!this.lesson || this.guide.room) return;
+    address(this.query(this.lesson, at).toString());
+    updateEntry();
   }
 
   /** Show the lesson and the step of an entry of the browser's history, or none.
