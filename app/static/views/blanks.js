@@ -102,7 +102,7 @@ export function Blanks(
   const effect = config ? effectWords(measured, { ...config, ...chosen }) : '';
   const watch = isSlow
     ? html`<${Link} act=${acts.skip}>Skip to real time<//>`
-    : stage.present.length > 0 &&
+    : played && stage.present.length > 0 &&
       html`<${Link} act=${acts.playStaged}>Watch the blanks fill<//>`;
   return html`
     <section class="sd-panel sd-stage" aria-label="The draft window, large">
