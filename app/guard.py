@@ -52,7 +52,8 @@ def is_own(headers: Headers) -> bool:
 def check_json(body: bytes | bytearray) -> None:
     """Raise HTTPException if a body would take long to parse: it has too many values, or is nested too deeply."""
     marks = _STRING.sub(b"", body).translate(None, _OTHERS)
-    deepest = max(accumulate(_STEPS[mark] for mark in marks), default=0) if len(marks) <= 2 * VALUES else DEPTH + 1
+    values = len(marks) - marks.count(b"]") - marks.count(b"}")
+    deepest = max(accumulate(_STEPS[mark] for mark in marks), default=0) if values <= VALUES else DEPTH + 1
     if deepest > DEPTH or b"\0" in body:  # UTF-16 would hide its marks
         raise HTTPException(400, f"Send JSON in UTF-8 with at most {VALUES:,} values, nested up to {DEPTH} times.")
 

@@ -121,12 +121,12 @@ def _summary(results: Sequence[Bench]) -> str:
                 others += [None] * (columns - len(sweeps))
                 rows.append([*row, *("–" if one is None else speed_words(one) for one in others)])
         prompts = " and ".join(f"{sum(sweep.prompts.values())} at {_title(sweep)}" for sweep in sweeps)
-        speed = f"{sweeps[0].entries[0].tokens_per_second:.0f} tokens/s without drafts"
+        speed = f"{sweeps[0].entries[0].tokens_per_second:.0f} tokens/s without drafts at {_title(sweeps[0])}"
         origins = " ".join(dict.fromkeys(origin(sweep, command=False) for sweep in sweeps))
         facts.append(f"- {model}: {prompts}; {speed}. {origins}")
     head = ["model", "setting", "τ", "speed-up", "median of prompts", "speed-up at temperature 1"]
     peers = [_ranked(result) for result in results if isinstance(result, Peers)]
-    return "\n\n".join([table(head, rows), "\n".join(["Prompts, and speed over all of them:\n", *facts]), *peers])
+    return "\n\n".join([table(head, rows), "\n".join(["Prompts and speed:\n", *facts]), *peers])
 
 
 def _ranked(peers: Peers) -> str:

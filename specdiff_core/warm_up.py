@@ -1,4 +1,4 @@
-"""What first passes cost, paid when a pair is loaded: kernels for each width, buffers, and the
+"""What first passes cost, paid before a pair's first timed run: kernels for each width, buffers, and the
 choice of the number of CPU threads. A run that follows is as fast as the tenth."""
 
 from __future__ import annotations

@@ -88,6 +88,8 @@ ONE = torch.ones(1, 3, dtype=torch.float64)
         ({"reveal_steps": (-1,)}, "whole numbers"),
         ({"branches": ((0, 9),), "parents": (-1,)}, "branches"),
         ({"branches": ((0,),)}, "branches"),
+        ({"branches": ((0, 0),), "parents": (-1,)}, "path"),
+        ({"branches": ((0,), ()), "parents": (-1,)}, "equally long"),
     ],
 )
 def test_a_draft_that_cannot_be_verified_is_rejected(wrong: dict[str, Any], words: str) -> None:

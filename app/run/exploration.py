@@ -79,17 +79,22 @@ class ExploreJob(Job):
         self.snapshot: Snapshot | None = None
         self.answer: dict[str, Any] | None = None  # so far, as plain values
         self.message = "Preparing the exploration"
-        self.began: float | None = None  # when the first part was there, to estimate the remaining time
+        self.began: float | None = None  # when the first part was there, by that clock, to estimate the remaining time
         self._explore = explore
 
     def work(self) -> Iterator[Phase | Tick]:
         """Measure part by part."""
         for step in self._explore(self.exploration, self.stop):
             if isinstance(step, Snapshot):
-                self.began, self.snapshot = self.began or time.monotonic(), step
+                self.began, self.snapshot = self.began or self.worked, step
                 self.answer = None if step.result is None else msgspec.to_builtins(step.result)
                 step = Tick.BETWEEN_PARTS
             yield step
+
+    @property
+    def worked(self) -> float:
+        """The clock of its own work."""
+        return time.monotonic() - self.paused
 
     @property
     def remaining(self) -> float | None:
@@ -97,7 +102,7 @@ class ExploreJob(Job):
         snapshot = self.snapshot
         if snapshot is None or self.began is None or snapshot.done < 2:
             return None
-        return (time.monotonic() - self.began) / (snapshot.done - 1) * (snapshot.total - snapshot.done)
+        return (self.worked - self.began) / (snapshot.done - 1) * (snapshot.total - snapshot.done)
 
     def progress(self) -> dict[str, Any]:
         """Progress, with the answer so far."""

@@ -88,6 +88,7 @@ class Job(ABC):
         self._changed = threading.Event()
         self.left_at: float | None = None  # when its page went away
         self._until = math.inf  # a long job's time limit
+        self.paused = 0.0  # seconds that it gave way to races
         self._races_ended = 0  # when it last went on
 
     @abstractmethod
@@ -192,9 +193,10 @@ class Job(ABC):
         phase = self.phase
         while True:
             self._stop_at_limit()
-            waits = time.monotonic()
+            began = time.monotonic()
             goes_on = self.stop.is_set() or self.turns.races.wait_gap(self._races_ended, GLANCE)
-            self._until += time.monotonic() - waits  # other people's races are not its own time
+            waited = time.monotonic() - began  # other people's races are not its own time
+            self._until, self.paused = self._until + waited, self.paused + waited
             if goes_on:
                 break
             self.phase = "waiting"

@@ -1,7 +1,7 @@
 """Chooses γ and T round by round, from measurements of earlier rounds, for the most tokens per second, E / C.
 
-docs/theory.md defines the letters (Cost) and shows why the text's distribution stays exact (Adaptive lengths). Which
-text is drawn may change under ``ratio`` and ``delta``, because times differ from run to run."""
+docs/theory.md defines the letters (Cost) and shows why the text's distribution stays exact (Adaptive lengths). Above
+temperature 0 another text may be drawn under every rule but ``match``, because times differ from run to run."""
 
 from __future__ import annotations
 

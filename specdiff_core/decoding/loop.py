@@ -17,6 +17,7 @@ from specdiff_core.maths.distributions import lazy_confidence, to_probs
 from specdiff_core.maths.randomness import Streams
 from specdiff_core.models.target import Target
 from specdiff_core.schema.events import Committed, Event, Finished, Prefilled, RoundStarted, Span
+from specdiff_core.schema.metrics import passed_positions
 from specdiff_core.schema.settings import DecodeConfig
 
 NARROW = 8
@@ -135,9 +136,9 @@ def speculate(
             count, reason = ending.of(ids[len(prompt) :], [*accepted, verdict.extra])
             committed = (*accepted, verdict.extra)[:count]
             ids += committed
-        tests = [test.accepted for test in verdict.tests]
         target_seconds = score.span.seconds + verification.span.seconds
-        controller.learn(tests, draft_span.seconds, draft.nfe, target_seconds, 1 + len(draft.ids))
+        passed = passed_positions(verdict.tests)
+        controller.learn(passed, draft_span.seconds, draft.nfe, target_seconds, 1 + len(draft.ids))
         assert reason or target_session.length == len(ids) - 1, "the cache holds all but the anchor"
         total += len(committed)
         if not reason and total >= config.max_new_tokens:

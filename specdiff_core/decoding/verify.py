@@ -19,6 +19,7 @@ from specdiff_core.drafters.base import Draft, gather_probs
 from specdiff_core.maths.distributions import point_mass_residual, residual, to_host
 from specdiff_core.maths.randomness import Sampler
 from specdiff_core.maths.trees import ROOT, children
+from specdiff_core.schema.errors import DraftContractError
 from specdiff_core.schema.events import Test, Verdict, rounded
 from specdiff_core.schema.settings import KindName, Rule, Selection
 
@@ -37,7 +38,7 @@ def verify(
     rule: Rule,
     sampler: Sampler,
     positions: Sequence[int],
-    selection: Selection = Selection.TRIE,
+    selection: Selection = Selection.SELF,
 ) -> Decision:
     """Test a draft from left to right (SpecDiff, Algorithm 1, lines 6 to 12).
 
@@ -173,7 +174,9 @@ def _multi_round(
     """Multi-round rejection (SpecInfer; SpecDiff-2's released acceptor): at each depth, test the
     drafts that agree with the path so far in the order in which they were drawn; after each
     rejection p becomes norm((p − q)₊)."""
-    assert draft.probs is not None, "several drafts are drawn from q"
+    if draft.probs is None:
+        what = "Multi-round selection tests with p/q, and this drafter's drafts have no probabilities."
+        raise DraftContractError(what, hint="Choose another selection.")
     tests: list[Test] = []
     path: list[int] = []
     alive = list(draft.branches)

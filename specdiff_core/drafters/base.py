@@ -11,6 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -170,6 +171,12 @@ class Draft:
         nodes = range(0 if parents is None else size)
         if not all(node in nodes for branch in self.branches for node in branch):
             yield "The draft's branches name nodes that its tree does not have."
+        elif parents is not None and any(
+            parents[node] != before for branch in self.branches for before, node in pairwise((ROOT, *branch))
+        ):
+            yield "Each of the draft's branches must be a path of its tree that begins at the root."
+        if len(set(map(len, self.branches))) > 1:
+            yield "The draft's branches must be equally long."
         if not all(isinstance(n, int) and n >= 0 for n in (self.nfe, *self.reveal_steps)):
             yield "The draft's nfe and reveal_steps must be whole numbers, 0 or more."
         if probs is None:

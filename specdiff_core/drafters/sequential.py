@@ -49,7 +49,7 @@ def draft_in_order(
         yield DenoiseState.single(ids, step, confidence)
     size = len(probs)
     if not size:
-        return Draft.empty()
+        return Draft.point_mass((), nfe=passes)
     return Draft(
         ids=tuple(ids[:size].tolist()),
         probs=torch.cat(probs),

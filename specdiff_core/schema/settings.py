@@ -61,7 +61,7 @@ class Rule(Option):
 
     @property
     def same_text(self) -> bool:
-        """Whether the text equals vanilla's, token for token, at any temperature."""
+        """Whether the text equals vanilla's at any temperature, token for token where the target's sums do."""
         return self is Rule.MATCH
 
 
