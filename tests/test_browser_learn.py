@@ -271,7 +271,7 @@ def test_the_room_is_led_through_every_lesson_by_keys_alone(browser: Any, addres
 
 
 CODE = '<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>'
-"""What the server answers to a link; tests/test_app_page.py has the real one."""
+"""What the server answers to a link; tests/test_app_routes.py has the real one."""
 HOSTILE = (
     "&present=1&step=99&trace=../../x&round=-1&at=%3Cb%3E&gamma=%3Cscript%3E&seed=1e99&tab=race&no=such&lane=__proto__"
 )

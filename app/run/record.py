@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdiff_core.measure.race import Step
 from specdiff_core.measure.redraft import staged_round, window_settings
@@ -30,6 +31,9 @@ from .gpu import gpu_seconds, on_gpu
 from .job import Phase, Tick
 from .kept import KEPT_RUNS, storing
 from .progress import with_progress
+
+if TYPE_CHECKING:
+    from .runner import Runner
 
 REPORT = 0.5
 """Seconds between reports of a race's progress. Its events don't wait for them: they are in the trace file at once."""
@@ -121,18 +125,9 @@ def _decode(factory: Factory, ask: Ask, stop: Stop) -> Generator[Phase | Update 
     """
     with storing():
         now = Update(size=ask.trace.write_bytes(header_line(ask.plan, title="Live run")))
-    failures: dict[str, Exception] = {}
     yield now
     with suppress(Stopped):
-        for lane, config in ask.plan.items():
-            try:
-                runner = yield from with_progress(partial(factory, config.pair, config.drafter), stop)
-            except Exception as error:
-                if lane == BASELINE or isinstance(error, Stopped):  # the others need not be loaded
-                    raise
-                failures[lane] = error
-        if failures and all(lane in failures for lane in ask.plan if lane != BASELINE):
-            raise next(iter(failures.values()))
+        runner, failures = yield from _load(factory, ask, stop)
         *_, now = append(ask.trace, now, ask.run, failures.items())
         yield now
         yield Phase("racing", "Decoding")
@@ -144,13 +139,38 @@ def _decode(factory: Factory, ask: Ask, stop: Stop) -> Generator[Phase | Update 
         except Exception as error:  # it ended all lanes: the decoding process died, or the disk is full
             if isinstance(error, Stopped) or not ask.trace.exists():  # its folder was removed
                 raise
-            now, unended = _written(ask, now)
-            if not now.tokens:
+            yield from _broken_off(ask, now, error)
+
+
+def _load(factory: Factory, ask: Ask, stop: Stop) -> Generator[Phase | Tick, None, tuple[Runner, dict[str, Exception]]]:
+    """Load what each lane needs; returns the pair, and by lane why a drafter did not load.
+
+    Raises:
+        Exception: vanilla failed, or all others did.
+    """
+    failures: dict[str, Exception] = {}
+    for lane, config in ask.plan.items():
+        try:
+            runner = yield from with_progress(partial(factory, config.pair, config.drafter), stop)
+        except Exception as error:
+            if lane == BASELINE or isinstance(error, Stopped):  # the others need not be loaded
                 raise
-            try:
-                yield from append(ask.trace, now, ask.run, ((lane, error) for lane in unended))
-            except SpecDiffError:  # the disk is full: what was measured stays
-                yield replace(now, failures=now.failures | {lane: card(error, ask.run) for lane in unended})
+            failures[lane] = error
+    if failures and all(lane in failures for lane in ask.plan if lane != BASELINE):
+        raise next(iter(failures.values()))
+    return runner, failures
+
+
+def _broken_off(ask: Ask, now: Update, error: Exception) -> Iterator[Update]:
+    """Keep what a race had written when ``error`` ended it, each unended lane with that error; raise it if that is
+    nothing."""
+    now, unended = _written(ask, now)
+    if not now.tokens:
+        raise error
+    try:
+        yield from append(ask.trace, now, ask.run, ((lane, error) for lane in unended))
+    except SpecDiffError:  # the disk is full: what was measured stays
+        yield replace(now, failures=now.failures | {lane: card(error, ask.run) for lane in unended})
 
 
 def _written(ask: Ask, now: Update) -> tuple[Update, list[str]]:
