@@ -4,7 +4,8 @@
 /** @typedef {{quiet: number, patience: number, again: number}} Times milliseconds: `quiet`: without
  *  a message until the server is asked; `patience`: for its answer; `again`: before the next try */
 
-// the server sends a message every 1.5 seconds, and every 5 in the queue (app/run/job.py); a laptop that wakes up needs a moment
+// the server sends a message every 1.5 seconds, in the queue every 5 (app/run/job.py: BEAT);
+// a laptop that wakes up needs a moment
 const TIMES = { quiet: 8000, patience: 10000, again: 3000 };
 const TRIES = 2;
 
